@@ -1,0 +1,266 @@
+/* libkimi: Kimi K2.6 inside your program.
+ *
+ * Conventions
+ *   - Status: every function that can fail returns a kimi_status, 0 on success and negative
+ * otherwise, and takes an optional kimi_error (NULL is allowed) that receives the status and a text
+ * naming the argument, file, tensor or field. The record is the caller's; the library keeps no
+ * global or thread-local error state. On failure, outputs are left untouched unless said otherwise.
+ *   - Structs: the first member of each is struct_size. Initialise a struct with its kimi_X_init
+ * macro, then set what you need. Structs only grow at the end, so old programs keep working.
+ *   - Text is UTF-8 with an explicit length, and need not be NUL-terminated. `const char *`
+ * parameters without a length are NUL-terminated.
+ *   - Output buffers: where `cap` is too small, the needed size is still written to the size output
+ *     and the status is KIMI_TOO_LONG; the buffer's contents are then unspecified. A NULL buffer
+ *     with cap 0 asks for the size.
+ *   - Handles are counted: a session keeps its engine alive. Destroy functions take NULL and may be
+ *     called in any order.
+ *   - Threads: an engine and a tokenizer may be used from any number of threads. A session is used
+ *     by one thread at a time; using it from two at once is KIMI_INVALID_ARGUMENT. Only
+ *     kimi_session_cancel and kimi_session_retain may be called beside another call on the session.
+ *   - The library never prints, aborts, exits, installs signal handlers, reads the environment or
+ *     depends on the current directory (except to resolve a relative path that you pass in).
+ */
+#ifndef KIMI_KIMI_H
+#define KIMI_KIMI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define KIMI_VERSION_MAJOR 0
+#define KIMI_VERSION_MINOR 1
+#define KIMI_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define KIMI_API __attribute__((visibility("default")))
+#else
+#define KIMI_API
+#endif
+
+#ifdef __cplusplus
+#define KIMI_NOEXCEPT noexcept
+extern "C" {
+#else
+#define KIMI_NOEXCEPT
+#endif
+
+typedef int32_t kimi_status;
+enum {
+    KIMI_OK = 0,
+    KIMI_INVALID_ARGUMENT = -1,     /* an argument, option or JSON field is wrong */
+    KIMI_NOT_FOUND = -2,            /* a file or folder does not exist */
+    KIMI_IO = -3,                   /* a file exists but cannot be read or written */
+    KIMI_CORRUPT = -4,              /* a file contradicts itself or another file */
+    KIMI_UNSUPPORTED = -5,          /* valid, but not something this library or build does */
+    KIMI_OUT_OF_MEMORY = -6,        /* host memory */
+    KIMI_DEVICE_OUT_OF_MEMORY = -7, /* memory of a GPU */
+    KIMI_TOO_LONG = -8,             /* over the context limit, or a buffer is too small */
+    KIMI_BUSY = -9,                 /* no capacity left now: KV pages are used by other sessions */
+    KIMI_CANCELLED = -10,           /* a progress callback asked to stop */
+    KIMI_DEADLINE = -11,            /* a time limit passed */
+    KIMI_DEVICE_LOST = -12,         /* the engine can no longer compute: destroy it */
+    KIMI_VERSION_MISMATCH = -13,    /* made by or for another version of the library */
+    KIMI_NUMERIC = -14,             /* the model produced NaN or Inf */
+    KIMI_INTERNAL = -15             /* a bug in the library: the engine refuses further work */
+};
+
+enum { KIMI_PHASE_PREFILL = 0, KIMI_PHASE_DECODE = 1, KIMI_PHASE_FINISHED = 2 };
+
+enum {
+    KIMI_FINISH_NONE = 0,      /* the reply goes on */
+    KIMI_FINISH_STOP = 1,      /* a stop token: <|im_end|>, [EOS] or [EOT] */
+    KIMI_FINISH_LENGTH = 2,    /* max_tokens or the context limit */
+    KIMI_FINISH_CANCELLED = 3, /* kimi_session_cancel */
+    KIMI_FINISH_DEADLINE = 4,
+    KIMI_FINISH_ERROR = 5, /* the step's status says why */
+    KIMI_FINISH_TOOL_CALLS = 6,
+    KIMI_FINISH_STOP_STRING = 7,
+    KIMI_FINISH_CONSTRAINT = 8
+};
+
+enum { KIMI_DRAFT_TREE = 0, KIMI_DRAFT_CHAIN = 1 };
+
+#define KIMI_AUTO UINT32_MAX
+
+/* Flag of kimi_tokenize: special names in the text (such as <|im_end|>) become their token. Without
+ * it they are encoded as ordinary text, which is what user input needs. */
+enum { KIMI_SPECIALS = 1 };
+
+/* Flag of kimi_session_options: stop tokens do not end the reply. */
+enum { KIMI_IGNORE_STOP = 1 };
+
+typedef struct kimi_engine kimi_engine;
+typedef struct kimi_tokenizer kimi_tokenizer;
+typedef struct kimi_session kimi_session;
+
+/* What went wrong. message is NUL-terminated UTF-8, cut at a character border where it does not
+ * fit. */
+typedef struct kimi_error {
+    size_t struct_size;
+    kimi_status status;
+    uint32_t reserved;
+    char message[512];
+} kimi_error;
+
+typedef struct kimi_engine_options {
+    size_t struct_size;
+    const char *deployment; /* path of a deployment (JSON or binary) or of a checkpoint folder */
+    /* Called on the creating thread while loading, with bytes done and in total. A non-zero result
+     * stops loading with KIMI_CANCELLED. May be NULL. */
+    int32_t (*progress)(void *user, uint64_t done, uint64_t total);
+    void *user; /* handed to progress */
+} kimi_engine_options;
+
+typedef struct kimi_session_options {
+    size_t struct_size;
+    uint64_t seed;         /* of the sampling noise; the same seed gives the same text */
+    uint32_t max_tokens;   /* tokens per reply; 0: up to the context limit */
+    float temperature;     /* >= 0; 0 is greedy. Default 1 */
+    float top_p;           /* 0..1; 0 or 1 is off. Default 0.95 */
+    float min_p;           /* 0..1, relative to the likeliest token; 0 is off */
+    uint32_t top_k;        /* 0 is off */
+    uint32_t draft_budget; /* drafted tokens per step, 0..63, or KIMI_AUTO (default); 0 is off */
+    uint32_t draft_mode;   /* KIMI_DRAFT_TREE (default) or KIMI_DRAFT_CHAIN */
+    uint32_t flags;        /* KIMI_IGNORE_STOP or 0 */
+} kimi_session_options;
+
+/* What one step did. tokens and text belong to the session and are valid until its next call. */
+typedef struct kimi_step {
+    size_t struct_size;
+    kimi_status status;     /* the result of this session's step */
+    uint32_t phase;         /* KIMI_PHASE_*: what comes next */
+    uint32_t finish_reason; /* KIMI_FINISH_*, set together with the reply's last tokens */
+    uint32_t reserved;
+    const int32_t *tokens; /* tokens committed by this step, including the stop token */
+    size_t n_tokens;
+    const char *text;     /* whole UTF-8 characters that became complete, without the stop token */
+    size_t text_len;      /* bytes */
+    uint64_t prompt_done; /* prompt tokens processed so far, of prompt_total */
+    uint64_t prompt_total;
+    uint32_t draft_nodes;    /* tokens drafted and verified in this step */
+    uint32_t draft_accepted; /* of these, committed */
+} kimi_step;
+
+/* Set defaults. Use the macros, so that a program keeps the struct size it was compiled with. */
+KIMI_API void kimi_error_init_sized(kimi_error *error, size_t size) KIMI_NOEXCEPT;
+KIMI_API void kimi_engine_options_init_sized(kimi_engine_options *options,
+                                             size_t size) KIMI_NOEXCEPT;
+KIMI_API void kimi_session_options_init_sized(kimi_session_options *options,
+                                              size_t size) KIMI_NOEXCEPT;
+KIMI_API void kimi_step_init_sized(kimi_step *step, size_t size) KIMI_NOEXCEPT;
+#define kimi_error_init(p) kimi_error_init_sized((p), sizeof *(p))
+#define kimi_engine_options_init(p) kimi_engine_options_init_sized((p), sizeof *(p))
+#define kimi_session_options_init(p) kimi_session_options_init_sized((p), sizeof *(p))
+#define kimi_step_init(p) kimi_step_init_sized((p), sizeof *(p))
+
+/* --- Engine
+ * ------------------------------------------------------------------------------------------- */
+
+/* Loads a deployment: opens and checks the checkpoint, reserves all memory that decoding will need
+ * and starts the worker threads. The checkpoint's files stay mapped while the engine lives;
+ * truncating one of them meanwhile is undefined. *out is set to NULL on failure. Errors: any
+ * status; the text names the file, tensor or field. Any thread. */
+KIMI_API kimi_status kimi_engine_create(const kimi_engine_options *options, kimi_engine **out,
+                                        kimi_error *error) KIMI_NOEXCEPT;
+
+/* Gives up the caller's hold. Memory returns when the engine's last session is destroyed too. NULL
+ * is allowed. Any thread, not from the progress callback. */
+KIMI_API void kimi_engine_destroy(kimi_engine *engine) KIMI_NOEXCEPT;
+
+/* --- Text
+ * --------------------------------------------------------------------------------------------- */
+
+/* Opens the tokenizer of a checkpoint folder; only tiktoken.model is needed, tokenizer_config.json
+ * is read where present. Errors: KIMI_NOT_FOUND, KIMI_IO, KIMI_CORRUPT, KIMI_OUT_OF_MEMORY. Any
+ * thread. */
+KIMI_API kimi_status kimi_tokenizer_create(const char *checkpoint_dir, kimi_tokenizer **out,
+                                           kimi_error *error) KIMI_NOEXCEPT;
+KIMI_API void kimi_tokenizer_destroy(kimi_tokenizer *tokenizer) KIMI_NOEXCEPT;
+
+/* The engine's own tokenizer, valid while the engine is. NULL if engine is NULL. */
+KIMI_API const kimi_tokenizer *kimi_engine_tokenizer(const kimi_engine *engine) KIMI_NOEXCEPT;
+
+/* Encodes len bytes of text into at most cap tokens and writes their number to *n. No BOS or EOS is
+ * added. flags: KIMI_SPECIALS or 0. Errors: KIMI_INVALID_ARGUMENT where the text is not UTF-8 (the
+ * text gives the byte offset), KIMI_TOO_LONG where cap is too small. Any thread. */
+KIMI_API kimi_status kimi_tokenize(const kimi_tokenizer *tokenizer, const char *text, size_t len,
+                                   uint32_t flags, int32_t *tokens, size_t cap, size_t *n,
+                                   kimi_error *error) KIMI_NOEXCEPT;
+
+/* Writes the exact bytes of n tokens, special names included, and their number to *len. The bytes
+ * of a token sequence cut at an arbitrary place need not be valid UTF-8. No NUL is added. Errors:
+ * KIMI_INVALID_ARGUMENT where a token is not in the vocabulary, KIMI_TOO_LONG. Any thread. */
+KIMI_API kimi_status kimi_detokenize(const kimi_tokenizer *tokenizer, const int32_t *tokens,
+                                     size_t n, char *text, size_t cap, size_t *len,
+                                     kimi_error *error) KIMI_NOEXCEPT;
+
+/* Renders a conversation to the exact text of K2.6's chat template. json is one object:
+ *   messages               array of {role, content, name, tool_calls, tool_call_id,
+ * reasoning_content or reasoning}, OpenAI style; content is a string, null, or an array of parts
+ *   tools                  array of tool declarations
+ *   thinking               bool, default true; enable_thinking is an alias
+ *   preserve_thinking      bool, default false: keep the reasoning of finished turns
+ *   add_generation_prompt  bool, default true
+ * Errors: KIMI_INVALID_ARGUMENT (the text names the field), KIMI_UNSUPPORTED where the tokenizer is
+ * not one of K2.5/K2.6, KIMI_TOO_LONG. Any thread. */
+KIMI_API kimi_status kimi_chat_render(const kimi_tokenizer *tokenizer, const char *json,
+                                      size_t json_len, char *text, size_t cap, size_t *len,
+                                      kimi_error *error) KIMI_NOEXCEPT;
+
+/* --- Sessions
+ * ----------------------------------------------------------------------------------------- */
+
+/* A session is one growing sequence of tokens: prompts that are appended and replies that are
+ * generated. It keeps the engine alive. options may be NULL for the defaults. */
+KIMI_API kimi_status kimi_session_create(kimi_engine *engine, const kimi_session_options *options,
+                                         kimi_session **out, kimi_error *error) KIMI_NOEXCEPT;
+
+/* Changes the options from the next reply on. */
+KIMI_API kimi_status kimi_session_set_options(kimi_session *session,
+                                              const kimi_session_options *options,
+                                              kimi_error *error) KIMI_NOEXCEPT;
+
+/* Takes another hold on the session, for a thread that may cancel it; returns its argument. Each
+ * holder destroys once. Any thread that has a hold. */
+KIMI_API kimi_session *kimi_session_retain(kimi_session *session) KIMI_NOEXCEPT;
+KIMI_API void kimi_session_destroy(kimi_session *session) KIMI_NOEXCEPT;
+
+/* Appends n prompt tokens and starts a new reply. Nothing is computed yet. An append while a reply
+ * is in progress ends that reply where it stands. Errors: KIMI_INVALID_ARGUMENT for a token outside
+ * the vocabulary (the text gives its index), KIMI_TOO_LONG over the context limit; the session is
+ * then unchanged. */
+KIMI_API kimi_status kimi_session_append(kimi_session *session, const int32_t *tokens, size_t n,
+                                         kimi_error *error) KIMI_NOEXCEPT;
+
+/* Appends a conversation: json, as for kimi_chat_render, holds the whole of it, earlier turns
+ * included. The session keeps the longest common prefix of tokens that it has already processed and
+ * drops the rest, so the conversation may also have been edited. Tool call ids are rewritten to
+ * functions.NAME:INDEX. Text inside messages never becomes a special token. Errors: as
+ * kimi_chat_render and kimi_session_append; image parts are KIMI_UNSUPPORTED. */
+KIMI_API kimi_status kimi_session_append_chat(kimi_session *session, const char *json, size_t len,
+                                              kimi_error *error) KIMI_NOEXCEPT;
+
+/* Does one bounded piece of work: a chunk of the prompt, or one decode step. The step that ends the
+ * prompt commits exactly one token. Stop, length and cancel are KIMI_OK with a finish_reason; an
+ * error is returned, repeated in out->status, and ends the reply with KIMI_FINISH_ERROR. KIMI_BUSY
+ * (no KV pages left) leaves the reply as it was: the step may be repeated. After the end, a step
+ * repeats the finished state with no tokens until something is appended. */
+KIMI_API kimi_status kimi_decode_step(kimi_session *session, kimi_step *out,
+                                      kimi_error *error) KIMI_NOEXCEPT;
+
+/* One step for each of n sessions of one engine, computed together. out is an array of n elements
+ * of out[0].struct_size bytes each; every element has its own status, and the function returns the
+ * first that is not KIMI_OK. Duplicates and sessions of different engines are
+ * KIMI_INVALID_ARGUMENT. */
+KIMI_API kimi_status kimi_decode_batch(kimi_session *const *sessions, size_t n, kimi_step *out,
+                                       kimi_error *error) KIMI_NOEXCEPT;
+
+/* Ends the reply in progress at its next step with KIMI_FINISH_CANCELLED. Does nothing when no
+ * reply is in progress; cleared by append. Any thread that has a hold, and any signal handler: one
+ * atomic store. */
+KIMI_API void kimi_session_cancel(kimi_session *session) KIMI_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,44 @@
+// JSON values as Python's json module reads and writes them: members keep their order, the last of
+// equal keys wins, integers have any size.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace kimi {
+
+struct Json {
+    enum class Kind { null, boolean, integer, real, string, array, object };
+    using Member = std::pair<std::string, Json>;
+
+    Kind kind = Kind::null;
+    bool boolean = false;
+    double real = 0;              // of a real or integer
+    std::string text;             // of a string; digits of an integer
+    std::vector<Json> items;      // of an array
+    std::vector<Member> members;  // of an object
+
+    bool is(Kind k) const { return kind == k; }
+    // The value of a member; nullptr where this is no object or has no such key.
+    const Json *find(std::string_view key) const;
+};
+
+// Deepest nesting of arrays and objects that is read.
+inline constexpr int kMaxJsonDepth = 200;
+
+// Throws KIMI_INVALID_ARGUMENT with `what`, the byte offset and the reason.
+Json parse_json(std::string_view text, std::string_view what);
+
+// json.dumps(value, ensure_ascii=False, separators=(item_separator, key_separator)).
+std::string dump_json(const Json &value, std::string_view item_separator = ", ",
+                      std::string_view key_separator = ": ");
+
+// repr() of a Python float.
+std::string python_repr(double value);
+
+// The name of a kind in messages: "a string", "an object", ...
+std::string_view kind_name(Json::Kind kind);
+
+}  // namespace kimi
