@@ -213,11 +213,11 @@ const Json *Json::find(std::string_view key) const {
     return nullptr;
 }
 
-Json parse_json(std::string_view text, std::string_view what) {
+Json parse_json(std::string_view text, std::string_view what, kimi_status status) {
     Json root;
     Builder builder(&root);
     if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder))
-        fail(KIMI_INVALID_ARGUMENT, what, ": invalid JSON at byte ", builder.error_at, ": ",
+        fail(status, what, ": invalid JSON at byte ", builder.error_at, ": ",
              plain_reason(builder.error));
     return root;
 }

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "kimi/kimi.h"
+
 namespace kimi {
 
 struct Json {
@@ -28,8 +30,9 @@ struct Json {
 // Deepest nesting of arrays and objects that is read.
 inline constexpr int kMaxJsonDepth = 200;
 
-// Throws KIMI_INVALID_ARGUMENT with `what`, the byte offset and the reason.
-Json parse_json(std::string_view text, std::string_view what);
+// Throws `status` with `what`, the byte offset and the reason.
+Json parse_json(std::string_view text, std::string_view what,
+                kimi_status status = KIMI_INVALID_ARGUMENT);
 
 // json.dumps(value, ensure_ascii=False, separators=(item_separator, key_separator)).
 std::string dump_json(const Json &value, std::string_view item_separator = ", ",

@@ -14,7 +14,7 @@ constexpr int kSpins = 4000;
 
 ThreadPool::ThreadPool(unsigned n_threads) {
     try {
-        for (unsigned i = 1; i < n_threads; ++i) threads_.emplace_back([this] { work(); });
+        for (unsigned i = 1; i < n_threads; ++i) threads_.emplace_back([this, i] { work(i); });
     } catch (...) {
         stop();
         throw;
@@ -41,7 +41,7 @@ void ThreadPool::run_erased(std::uint32_t n, const void *task, Call call) {
     ticket_.store(loop << 32, std::memory_order_release);
     wake_.fetch_add(1, std::memory_order_release);
     wake_.notify_all();
-    take_tasks();
+    take_tasks(0);
     for (int spin = 0; n_done_.load(std::memory_order_acquire) < n; ++spin) {
         if (spin < kSpins) {
             _mm_pause();
@@ -51,7 +51,7 @@ void ThreadPool::run_erased(std::uint32_t n, const void *task, Call call) {
     }
 }
 
-void ThreadPool::take_tasks() {
+void ThreadPool::take_tasks(unsigned thread) {
     for (;;) {
         std::uint64_t ticket = ticket_.load(std::memory_order_acquire);
         const void *task = task_.load(std::memory_order_relaxed);
@@ -59,19 +59,19 @@ void ThreadPool::take_tasks() {
         const auto i = static_cast<std::uint32_t>(ticket);
         if (i >= n_.load(std::memory_order_relaxed)) return;
         if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
-        call(task, i);
+        call(task, i, thread);
         n_done_.fetch_add(1, std::memory_order_release);
     }
 }
 
-void ThreadPool::work() {
+void ThreadPool::work(unsigned thread) {
     std::uint32_t seen = 0;
     while (!stop_.load()) {
         for (int spin = 0; spin < kSpins && wake_.load(std::memory_order_acquire) == seen; ++spin)
             _mm_pause();
         wake_.wait(seen, std::memory_order_acquire);
         seen = wake_.load(std::memory_order_acquire);
-        take_tasks();
+        take_tasks(thread);
     }
 }
 

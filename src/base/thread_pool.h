@@ -20,26 +20,27 @@ class ThreadPool {
 
     unsigned n_threads() const { return static_cast<unsigned>(threads_.size()) + 1; }
 
-    // Calls task(i) for every i in [0, n) and returns when all are done. Tasks are handed out one
-    // at a time, in order; which thread takes which is open, so a task must depend on i alone.
-    // Tasks do not throw. One caller at a time. Allocates nothing.
+    // Calls task(i, thread) for every i in [0, n) and returns when all are done. Tasks are handed
+    // out one at a time, in order; which thread takes which is open, so results must depend on i
+    // alone. thread is below n_threads(), and 0 for the caller: an index of scratch memory. Tasks do
+    // not throw. One caller at a time. Allocates nothing.
     template <typename Task>
     void run(std::size_t n, const Task &task) {
         if (threads_.empty() || n <= 1) {
-            for (std::size_t i = 0; i < n; ++i) task(i);
+            for (std::size_t i = 0; i < n; ++i) task(i, 0U);
             return;
         }
-        run_erased(static_cast<std::uint32_t>(n), &task, [](const void *t, std::size_t i) noexcept {
-            (*static_cast<const Task *>(t))(i);
+        run_erased(static_cast<std::uint32_t>(n), &task, [](const void *t, std::size_t i, unsigned thread) noexcept {
+            (*static_cast<const Task *>(t))(i, thread);
         });
     }
 
   private:
-    using Call = void (*)(const void *task, std::size_t i) noexcept;
+    using Call = void (*)(const void *task, std::size_t i, unsigned thread) noexcept;
 
     void run_erased(std::uint32_t n, const void *task, Call call);
-    void work();
-    void take_tasks();
+    void work(unsigned thread);
+    void take_tasks(unsigned thread);
     void stop();
 
     // The loop being run. A worker may read these fields while the next loop is set up; it then

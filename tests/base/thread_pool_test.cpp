@@ -15,7 +15,7 @@ TEST_CASE("thread pool: every task of every loop runs exactly once") {
         for (int loop = 1; loop <= 2000; ++loop) {
             const std::size_t n = static_cast<std::size_t>(loop) % hits.size();
             std::fill(hits.begin(), hits.end(), 0);
-            pool.run(n, [&](std::size_t i) { ++hits[i]; });
+            pool.run(n, [&](std::size_t i, unsigned thread) { hits[i] += thread < n_threads; });
             const bool once = std::all_of(hits.begin(), hits.begin() + static_cast<long>(n),
                                           [](int h) { return h == 1; });
             REQUIRE(once);

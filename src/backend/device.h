@@ -1,0 +1,126 @@
+// What a device can do: the fused operations of the forward passes, one call each.
+//
+// A device owns its memory. Buffers are [rows, width] activations, row-major; what a row holds (fp32 on the
+// CPU) is the device's choice. All memory is reserved before the first pass; the operations allocate nothing
+// and run in call order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "backend/matrix.h"
+#include "backend/step_plan.h"
+
+namespace kimi {
+
+enum class KvType : std::uint8_t { bf16, f32 };
+
+// Activations in device memory.
+struct Buffer {
+    float *data = nullptr;
+    std::uint32_t width = 0;  // elements from one row to the next
+
+    Buffer columns(std::uint32_t begin) const { return {data + begin, width}; }
+    float *row(std::size_t r) const { return data + r * width; }
+};
+
+// One product of a group that shares its pass over the rows: out[:, 0..w.rows) = in[:, 0..w.cols) W^T.
+struct LinearJob {
+    const Matrix *weight;
+    Buffer in, out;
+};
+
+// The latent KV cache of all layers: a page holds 64 tokens of every layer.
+struct KvShape {
+    KvType type = KvType::bf16;
+    std::uint32_t n_layers = 0, n_pages = 0;
+    std::uint32_t kv_rank = 0, rope_dim = 0;
+
+    std::size_t token_bytes() const {  // of one token in one layer
+        return std::size_t{kv_rank + rope_dim} * (type == KvType::bf16 ? 2 : 4);
+    }
+    std::size_t page_bytes() const { return token_bytes() * kPageTokens; }  // in one layer
+};
+
+// Multi-head latent attention of one layer. H heads, per head nope | rope query and v value dims.
+struct MlaShape {
+    std::uint32_t n_heads = 0, nope_dim = 0, rope_dim = 0, v_dim = 0, kv_rank = 0;
+    float scale = 0;
+};
+
+struct MlaWeights {
+    Vector kv_norm;
+    Matrix kv_b;  // [heads * (nope + v), kv_rank], bf16: per head W_UK then W_UV
+    float norm_eps = 0;
+};
+
+inline constexpr std::uint32_t kMaxTopK = 64;
+
+// Routing: the top_k experts with the largest sigmoid(logit) + bias, lower index first on ties.
+struct RouterShape {
+    std::uint32_t n_experts = 0, top_k = 0;
+    bool normalize = true;
+    float scale = 1;
+};
+
+struct Expert {
+    Matrix gate, up, down;
+};
+
+// What the operations will be called with at most.
+struct DeviceLimits {
+    std::uint32_t rows = 0;         // of one pass
+    std::uint32_t width = 0;        // inputs of a linear layer
+    std::uint32_t top_k = 0, n_experts = 0, expert_width = 0, hidden = 0;
+    std::uint32_t context = 0;      // tokens of a sequence
+    MlaShape mla;
+    KvShape kv;
+};
+
+class Device {
+  public:
+    virtual ~Device() = default;
+
+    // Activations for `rows` rows; freed with the device. Throws KIMI_OUT_OF_MEMORY.
+    virtual Buffer alloc(std::uint32_t rows, std::uint32_t width) = 0;
+    // Reserves the KV cache and the workspaces of all operations within these limits.
+    virtual void reserve(const DeviceLimits &limits) = 0;
+
+    // x[i] = table[token[i]]
+    virtual void embed(std::span<const std::int32_t> tokens, const Matrix &table, Buffer x) = 0;
+    // y = x / sqrt(mean(x^2) + eps) * w over w.n columns; y may be x.
+    virtual void rms_norm(Buffer x, const Vector &w, float eps, std::uint32_t n_rows, Buffer y) = 0;
+    virtual void linear(std::span<const LinearJob> jobs, std::uint32_t n_rows) = 0;
+    // gate = silu(gate) * up over `width` columns
+    virtual void swiglu(Buffer gate, Buffer up, std::uint32_t width, std::uint32_t n_rows) = 0;
+    // x += y over `width` columns
+    virtual void add(Buffer x, Buffer y, std::uint32_t width, std::uint32_t n_rows) = 0;
+
+    // table[i] = cos then sin, times amplitude, of position[i] * inv_freq[j]: the angle is rounded to fp32,
+    // then evaluated accurately (it reaches 262143 rad).
+    virtual void rope(std::span<const std::uint32_t> positions, std::span<const float> inv_freq,
+                      float amplitude, Buffer table) = 0;
+    // Normalises and rotates the new latents and writes them to their slots: kv [rows, kv_rank + rope].
+    virtual void mla_write(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w,
+                           const StepPlan &plan, Buffer kv, Buffer rope) = 0;
+    // Absorbed attention over the pages: q [rows, heads * (nope + rope)] -> out [rows, heads * v].
+    virtual void mla_attend(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w,
+                            const StepPlan &plan, Buffer q, Buffer rope, Buffer out) = 0;
+
+    // y [rows, hidden] = sum over the chosen experts of weight * expert(x). logits [rows, n_experts].
+    virtual void experts(const RouterShape &shape, Buffer logits, const float *bias,
+                         std::span<const Expert> experts, Buffer x, std::uint32_t n_rows, Buffer y) = 0;
+
+    // dst[i] = src[rows[i]] over `width` columns
+    virtual void gather(Buffer src, std::span<const std::uint32_t> rows, std::uint32_t width,
+                        Buffer dst) = 0;
+    // Moves the KV of slot from[i] to slot to[i] of a sequence, all layers, in order of i.
+    virtual void move_slots(std::span<const std::uint32_t> pages, std::span<const std::uint32_t> from,
+                            std::span<const std::uint32_t> to) = 0;
+    // Host view of a row of fp32 values, valid until the next operation.
+    virtual std::span<const float> read(Buffer buffer, std::uint32_t row, std::uint32_t width) = 0;
+};
+
+}  // namespace kimi

@@ -1,0 +1,101 @@
+#include "model/target.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "model/yarn.h"
+
+namespace kimi {
+
+Target::Target(Device &device, const ModelConfig &config, const TargetWeights &weights,
+               std::uint32_t max_rows, std::uint32_t max_logits)
+    : d_(device),
+      c_(config),
+      w_(weights),
+      mla_{c_.n_heads, c_.nope_dim, c_.rope_dim, c_.v_dim, c_.kv_rank, c_.softmax_scale()},
+      router_{c_.n_experts, c_.top_k, c_.normalize_top_k, c_.routed_scale},
+      inv_freq_(yarn_inv_freq(c_.rope_dim, c_.yarn)),
+      rope_amplitude_(yarn_amplitude(c_.yarn)) {
+    const std::uint32_t widest = std::max(c_.dense_width, c_.expert_width * c_.n_shared_experts);
+    x_ = d_.alloc(max_rows, c_.hidden);
+    a_ = d_.alloc(max_rows, c_.hidden);
+    y_ = d_.alloc(max_rows, c_.hidden);
+    y_moe_ = d_.alloc(max_rows, c_.hidden);
+    rope_ = d_.alloc(max_rows, c_.rope_dim);
+    q_a_ = d_.alloc(max_rows, c_.q_rank);
+    q_ = d_.alloc(max_rows, c_.n_heads * c_.qk_dim());
+    kv_ = d_.alloc(max_rows, c_.latent_dim());
+    o_ = d_.alloc(max_rows, c_.n_heads * c_.v_dim);
+    gate_ = d_.alloc(max_rows, widest);
+    up_ = d_.alloc(max_rows, widest);
+    router_logits_ = d_.alloc(max_rows, c_.n_experts);
+    last_ = d_.alloc(max_logits, c_.hidden);
+    logits_ = d_.alloc(max_logits, c_.vocab);
+}
+
+DeviceLimits Target::limits() const {
+    DeviceLimits limits;
+    limits.width = std::max({c_.hidden, c_.q_rank, c_.n_heads * c_.v_dim, gate_.width});
+    limits.top_k = c_.top_k;
+    limits.n_experts = c_.n_experts;
+    limits.expert_width = c_.expert_width;
+    limits.hidden = c_.hidden;
+    limits.mla = mla_;
+    limits.kv = {KvType::bf16, c_.n_layers, 0, c_.kv_rank, c_.rope_dim};
+    return limits;
+}
+
+void Target::forward(const StepPlan &plan) {
+    const std::uint32_t n = plan.n_rows();
+    d_.embed(plan.token, w_.embedding, x_);
+    d_.rope(plan.position, inv_freq_, rope_amplitude_, rope_);
+    for (std::uint32_t layer = 0; layer < c_.n_layers; ++layer) {
+        d_.rms_norm(x_, w_.layers[layer].input_norm, c_.rms_eps, n, a_);
+        attention(layer, plan);
+        d_.rms_norm(x_, w_.layers[layer].post_attention_norm, c_.rms_eps, n, a_);
+        feed_forward(layer, n);
+    }
+    const auto n_logits = static_cast<std::uint32_t>(plan.logit_row.size());
+    d_.gather(x_, plan.logit_row, c_.hidden, last_);
+    d_.rms_norm(last_, w_.norm, c_.rms_eps, n_logits, last_);
+    d_.linear({{{&w_.head, last_, logits_}}}, n_logits);
+}
+
+// x += o_proj(attend(q_b(norm(q_a(a))), kv_a(a)))
+void Target::attention(std::uint32_t layer, const StepPlan &plan) {
+    const TargetLayer &w = w_.layers[layer];
+    const std::uint32_t n = plan.n_rows();
+    d_.linear({{{&w.q_a, a_, q_a_}, {&w.kv_a, a_, kv_}}}, n);
+    d_.rms_norm(q_a_, w.q_a_norm, w.mla.norm_eps, n, q_a_);
+    d_.linear({{{&w.q_b, q_a_, q_}}}, n);
+    d_.mla_write(layer, mla_, w.mla, plan, kv_, rope_);
+    d_.mla_attend(layer, mla_, w.mla, plan, q_, rope_, o_);
+    d_.linear({{{&w.o, o_, y_}}}, n);
+    d_.add(x_, y_, c_.hidden, n);
+}
+
+// x += mlp(a), or the routed experts and the shared one
+void Target::feed_forward(std::uint32_t layer, std::uint32_t n) {
+    const TargetLayer &w = w_.layers[layer];
+    if (!w.moe) {
+        mlp(w.dense, a_, y_, n);
+        d_.add(x_, y_, c_.hidden, n);
+        return;
+    }
+    d_.linear({{{&w.moe->router, a_, router_logits_}}}, n);
+    d_.experts(router_, router_logits_, w.moe->bias.data(), w.moe->experts, a_, n, y_moe_);
+    mlp(w.moe->shared, a_, y_, n);
+    d_.add(y_moe_, y_, c_.hidden, n);
+    d_.add(x_, y_moe_, c_.hidden, n);
+}
+
+// out = down(silu(gate(in)) * up(in))
+void Target::mlp(const MlpWeights &w, Buffer in, Buffer out, std::uint32_t n) {
+    d_.linear({{{&w.gate, in, gate_}, {&w.up, in, up_}}}, n);
+    d_.swiglu(gate_, up_, w.gate.rows, n);
+    d_.linear({{{&w.down, gate_, out}}}, n);
+}
+
+std::span<const float> Target::logits(std::uint32_t i) const { return d_.read(logits_, i, c_.vocab); }
+
+}  // namespace kimi

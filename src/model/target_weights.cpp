@@ -1,0 +1,120 @@
+#include "model/target_weights.h"
+
+#include <cstring>
+
+#include "base/error.h"
+
+namespace kimi {
+namespace {
+
+class Loader {
+  public:
+    Loader(Checkpoint &checkpoint, const ModelConfig &config, float latent_norm_eps)
+        : files_(checkpoint), c_(config), latent_eps_(latent_norm_eps) {
+        const bool wrapped = files_.has("language_model.model.embed_tokens.weight");
+        outer_ = wrapped ? "language_model." : "";
+    }
+
+    TargetWeights load() {
+        TargetWeights w;
+        const std::string model = outer_ + "model.";
+        w.embedding = bf16(model + "embed_tokens.weight", c_.vocab, c_.hidden);
+        w.norm = vector(model + "norm.weight", c_.hidden);
+        w.head = linear(outer_ + "lm_head", c_.vocab, c_.hidden);
+        w.layers.reserve(c_.n_layers);
+        for (std::uint32_t i = 0; i < c_.n_layers; ++i)
+            w.layers.push_back(layer(cat(model, "layers.", i, '.'), i));
+        files_.expect_all_taken();
+        return w;
+    }
+
+  private:
+    TargetLayer layer(const std::string &p, std::uint32_t index) {
+        const std::string a = p + "self_attn.";
+        TargetLayer l;
+        l.input_norm = vector(p + "input_layernorm.weight", c_.hidden);
+        l.post_attention_norm = vector(p + "post_attention_layernorm.weight", c_.hidden);
+        l.q_a = linear(a + "q_a_proj", c_.q_rank, c_.hidden);
+        l.q_a_norm = vector(a + "q_a_layernorm.weight", c_.q_rank);
+        l.q_b = linear(a + "q_b_proj", c_.n_heads * c_.qk_dim(), c_.q_rank);
+        l.kv_a = linear(a + "kv_a_proj_with_mqa", c_.latent_dim(), c_.hidden);
+        l.mla.kv_norm = vector(a + "kv_a_layernorm.weight", c_.kv_rank);
+        l.mla.kv_b = bf16(a + "kv_b_proj.weight", c_.n_heads * (c_.nope_dim + c_.v_dim), c_.kv_rank);
+        l.mla.norm_eps = latent_eps_;
+        l.o = linear(a + "o_proj", c_.hidden, c_.n_heads * c_.v_dim);
+        if (c_.is_moe(index)) {
+            l.moe = moe(p + "mlp.");
+        } else {
+            l.dense = mlp(p + "mlp.", c_.dense_width);
+        }
+        return l;
+    }
+
+    MoeWeights moe(const std::string &p) {
+        MoeWeights w;
+        w.router = bf16(p + "gate.weight", c_.n_experts, c_.hidden);
+        const Tensor &bias =
+            files_.take(p + "gate.e_score_correction_bias", DType::f32, {c_.n_experts});
+        w.bias.resize(c_.n_experts);
+        std::memcpy(w.bias.data(), bias.data, bias.bytes);
+        w.experts.reserve(c_.n_experts);
+        for (std::uint32_t e = 0; e < c_.n_experts; ++e) {
+            const MlpWeights m = mlp(cat(p, "experts.", e, '.'), c_.expert_width);
+            w.experts.push_back({m.gate, m.up, m.down});
+        }
+        w.shared = mlp(p + "shared_experts.", c_.expert_width * c_.n_shared_experts);
+        return w;
+    }
+
+    MlpWeights mlp(const std::string &p, std::uint32_t width) {
+        return {linear(p + "gate_proj", width, c_.hidden), linear(p + "up_proj", width, c_.hidden),
+                linear(p + "down_proj", c_.hidden, width)};
+    }
+
+    // int4 where `weight_packed` exists, bf16 otherwise.
+    Matrix linear(const std::string &name, std::uint32_t rows, std::uint32_t cols) {
+        if (!files_.has(name + ".weight_packed")) return bf16(name + ".weight", rows, cols);
+        if (cols % 32 != 0)
+            fail(KIMI_UNSUPPORTED, files_.folder(), ": tensor ", name, ".weight_packed: ", cols,
+                 " inputs are not whole groups of 32");
+        const Tensor &packed = files_.take(name + ".weight_packed", DType::i32, {rows, cols / 8});
+        const Tensor &scale = files_.take(name + ".weight_scale", DType::bf16, {rows, cols / 32});
+        check_stored_shape(name + ".weight_shape", rows, cols);
+        Matrix m{WeightType::int4, rows, cols, packed.data, cols / 2};
+        m.scales = scale.data;
+        m.scale_row_bytes = cols / 32 * 2;
+        return m;
+    }
+
+    void check_stored_shape(const std::string &name, std::uint32_t rows, std::uint32_t cols) {
+        const Tensor &tensor = files_.take(name, DType::i32, {2});
+        std::int32_t shape[2];
+        std::memcpy(shape, tensor.data, sizeof shape);
+        if (shape[0] != static_cast<std::int32_t>(rows) || shape[1] != static_cast<std::int32_t>(cols))
+            fail(KIMI_CORRUPT, files_.folder(), ": tensor ", name, " holds {", shape[0], ", ",
+                 shape[1], "}, must hold {", rows, ", ", cols, "}");
+    }
+
+    Matrix bf16(const std::string &name, std::uint32_t rows, std::uint32_t cols) {
+        const Tensor &tensor = files_.take(name, DType::bf16, {rows, cols});
+        return {WeightType::bf16, rows, cols, tensor.data, std::size_t{cols} * 2};
+    }
+
+    Vector vector(const std::string &name, std::uint32_t n) {
+        return {n, files_.take(name, DType::bf16, {n}).data};
+    }
+
+    Checkpoint &files_;
+    const ModelConfig &c_;
+    float latent_eps_;
+    std::string outer_;  // of every name: "language_model." in K2.5 and K2.6
+};
+
+}  // namespace
+
+TargetWeights load_target_weights(Checkpoint &checkpoint, const ModelConfig &config,
+                                  float latent_norm_eps) {
+    return Loader(checkpoint, config, latent_norm_eps).load();
+}
+
+}  // namespace kimi
