@@ -20,6 +20,9 @@ namespace kimi::test {
 inline std::string data(const std::string &name) {
     return KIMI_TEST_DATA "/" + name;
 }
+inline std::string source(const std::string &name) {
+    return KIMI_SOURCE "/" + name;
+}
 inline std::string nano() {
     return KIMI_MODELS "/nano-k2";
 }

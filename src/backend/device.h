@@ -1,8 +1,8 @@
 // What a device can do: the fused operations of the forward passes, one call each.
 //
-// A device owns its memory. Buffers are [rows, width] activations, row-major; what a row holds (fp32 on the
-// CPU) is the device's choice. All memory is reserved before the first pass; the operations allocate nothing
-// and run in call order.
+// A device owns its memory. Buffers are [rows, width] activations, row-major; what a row holds
+// (fp32 on the CPU) is the device's choice. All memory is reserved before the first pass; the
+// operations allocate nothing and run in call order.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,8 @@ struct Buffer {
     float *row(std::size_t r) const { return data + r * width; }
 };
 
-// One product of a group that shares its pass over the rows: out[:, 0..w.rows) = in[:, 0..w.cols) W^T.
+// One product of a group that shares its pass over the rows: out[:, 0..w.rows) = in[:, 0..w.cols)
+// W^T.
 struct LinearJob {
     const Matrix *weight;
     Buffer in, out;
@@ -71,10 +72,10 @@ struct Expert {
 
 // What the operations will be called with at most.
 struct DeviceLimits {
-    std::uint32_t rows = 0;         // of one pass
-    std::uint32_t width = 0;        // inputs of a linear layer
+    std::uint32_t rows = 0;   // of one pass
+    std::uint32_t width = 0;  // inputs of a linear layer
     std::uint32_t top_k = 0, n_experts = 0, expert_width = 0, hidden = 0;
-    std::uint32_t context = 0;      // tokens of a sequence
+    std::uint32_t context = 0;  // tokens of a sequence
     MlaShape mla;
     KvShape kv;
 };
@@ -98,26 +99,30 @@ class Device {
     // x += y over `width` columns
     virtual void add(Buffer x, Buffer y, std::uint32_t width, std::uint32_t n_rows) = 0;
 
-    // table[i] = cos then sin, times amplitude, of position[i] * inv_freq[j]: the angle is rounded to fp32,
-    // then evaluated accurately (it reaches 262143 rad).
+    // table[i] = cos then sin, times amplitude, of position[i] * inv_freq[j]: the angle is rounded
+    // to fp32, then evaluated accurately (it reaches 262143 rad).
     virtual void rope(std::span<const std::uint32_t> positions, std::span<const float> inv_freq,
                       float amplitude, Buffer table) = 0;
-    // Normalises and rotates the new latents and writes them to their slots: kv [rows, kv_rank + rope].
+    // Normalises and rotates the new latents and writes them to their slots: kv [rows, kv_rank +
+    // rope].
     virtual void mla_write(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w,
                            const StepPlan &plan, Buffer kv, Buffer rope) = 0;
     // Absorbed attention over the pages: q [rows, heads * (nope + rope)] -> out [rows, heads * v].
     virtual void mla_attend(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w,
                             const StepPlan &plan, Buffer q, Buffer rope, Buffer out) = 0;
 
-    // y [rows, hidden] = sum over the chosen experts of weight * expert(x). logits [rows, n_experts].
+    // y [rows, hidden] = sum over the chosen experts of weight * expert(x). logits [rows,
+    // n_experts].
     virtual void experts(const RouterShape &shape, Buffer logits, const float *bias,
-                         std::span<const Expert> experts, Buffer x, std::uint32_t n_rows, Buffer y) = 0;
+                         std::span<const Expert> experts, Buffer x, std::uint32_t n_rows,
+                         Buffer y) = 0;
 
     // dst[i] = src[rows[i]] over `width` columns
     virtual void gather(Buffer src, std::span<const std::uint32_t> rows, std::uint32_t width,
                         Buffer dst) = 0;
     // Moves the KV of slot from[i] to slot to[i] of a sequence, all layers, in order of i.
-    virtual void move_slots(std::span<const std::uint32_t> pages, std::span<const std::uint32_t> from,
+    virtual void move_slots(std::span<const std::uint32_t> pages,
+                            std::span<const std::uint32_t> from,
                             std::span<const std::uint32_t> to) = 0;
     // Host view of a row of fp32 values, valid until the next operation.
     virtual std::span<const float> read(Buffer buffer, std::uint32_t row, std::uint32_t width) = 0;

@@ -8,11 +8,12 @@ namespace kimi {
 
 enum class WeightType : std::uint8_t {
     bf16,
-    int4,  // compressed-tensors pack-quantized: offset-binary nibbles, lowest first, bf16 scale per 32 inputs
+    int4,  // compressed-tensors pack-quantized: offset-binary nibbles, lowest first, bf16 scale per
+           // 32 inputs
 };
 
-// A [rows, cols] weight, row-major, y = x W^T. A slice of a mapped tensor is again a Matrix. The data need not
-// be aligned.
+// A [rows, cols] weight, row-major, y = x W^T. A slice of a mapped tensor is again a Matrix. The
+// data need not be aligned.
 struct Matrix {
     WeightType type = WeightType::bf16;
     std::uint32_t rows = 0, cols = 0;

@@ -9,17 +9,18 @@ namespace kimi {
 inline constexpr std::uint32_t kPageTokens = 64;
 inline constexpr std::uint32_t kMaxTreeNodes = 63;
 
-// The rows [first_row, first_row + n_rows) of one sequence and its block table: slot s of the sequence lies in
-// page pages[s / 64] at s % 64.
+// The rows [first_row, first_row + n_rows) of one sequence and its block table: slot s of the
+// sequence lies in page pages[s / 64] at s % 64.
 struct PlanSequence {
     std::uint32_t first_row = 0, n_rows = 0;
     std::span<const std::uint32_t> pages;
 };
 
-// Prefill chunks, single tokens, chains and trees differ only in numbers. Row i writes its KV to slot
-// slot[i] and sees slot s iff s < base[i] or bit s - base[i] of word[i] is set. Prompt rows have base = own
-// slot + 1 and word 0; tree rows have base = the root's slot and a word with the bits of the row itself and
-// its ancestors. Depth order of the nodes is their order of slots along a path.
+// Prefill chunks, single tokens, chains and trees differ only in numbers. Row i writes its KV to
+// slot slot[i] and sees slot s iff s < base[i] or bit s - base[i] of word[i] is set. Prompt rows
+// have base = own slot + 1 and word 0; tree rows have base = the root's slot and a word with the
+// bits of the row itself and its ancestors. Depth order of the nodes is their order of slots along
+// a path.
 struct StepPlan {
     std::span<const std::int32_t> token;       // [rows]
     std::span<const std::uint32_t> position;   // [rows] of rope: the depth in the sequence

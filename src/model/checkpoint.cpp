@@ -1,7 +1,7 @@
 #include "model/checkpoint.h"
 
-#include <algorithm>
 #include <sys/stat.h>
+#include <algorithm>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -16,7 +16,9 @@ bool is_text_tensor(std::string_view name) {
            name.starts_with("lm_head.");
 }
 
-bool any_tensor(std::string_view) { return true; }
+bool any_tensor(std::string_view) {
+    return true;
+}
 
 bool exists(const std::string &path) {
     struct stat info {};
@@ -115,9 +117,8 @@ const Tensor &Checkpoint::take(const std::string &name, DType dtype,
     if (entry == tensors_.end()) fail(KIMI_CORRUPT, folder_, ": tensor ", name, " is missing");
     Tensor &tensor = entry->second.tensor;
     if (tensor.dtype != dtype)
-        fail(tensor.dtype == DType::f8_e4m3 ? KIMI_UNSUPPORTED : KIMI_CORRUPT, folder_,
-             ": tensor ", name, " is ", dtype_name(tensor.dtype), ", must be ",
-             dtype_name(dtype));
+        fail(tensor.dtype == DType::f8_e4m3 ? KIMI_UNSUPPORTED : KIMI_CORRUPT, folder_, ": tensor ",
+             name, " is ", dtype_name(tensor.dtype), ", must be ", dtype_name(dtype));
     if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(),
                     tensor.shape.begin() + tensor.rank))
         fail(KIMI_CORRUPT, folder_, ": tensor ", name, " has shape ", kimi::shape_text(tensor),

@@ -19,9 +19,9 @@ using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
 class Checkpoint {
   public:
-    // Maps and checks the shards that hold tensors of the text model: names with another prefix than
-    // `language_model.`, `model.` or `lm_head.` (the vision tower, the projector) are skipped. Throws
-    // KIMI_NOT_FOUND, KIMI_IO or KIMI_CORRUPT with file and tensor.
+    // Maps and checks the shards that hold tensors of the text model: names with another prefix
+    // than `language_model.`, `model.` or `lm_head.` (the vision tower, the projector) are skipped.
+    // Throws KIMI_NOT_FOUND, KIMI_IO or KIMI_CORRUPT with file and tensor.
     static Checkpoint open_target(const std::string &folder, const Progress &progress = {});
     // The same for a drafter, whose tensors have no prefix.
     static Checkpoint open_drafter(const std::string &folder);
@@ -43,7 +43,8 @@ class Checkpoint {
         bool taken = false;
     };
 
-    void open(const std::string &folder, bool (*wanted)(std::string_view), const Progress &progress);
+    void open(const std::string &folder, bool (*wanted)(std::string_view),
+              const Progress &progress);
     void add_shard(const std::string &path, bool (*wanted)(std::string_view),
                    const std::unordered_map<std::string, std::string> *index);
 

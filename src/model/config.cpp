@@ -36,7 +36,8 @@ void check_supported(const FieldReader &config) {
         check_multiple(config, key, 16);
 }
 
-// Only the routed experts may be quantised, in groups of 32; which tensors are is seen in the files.
+// Only the routed experts may be quantised, in groups of 32; which tensors are is seen in the
+// files.
 void check_quantization(const FieldReader &config) {
     if (!config.has("quantization_config")) return;
     const FieldReader quantization = config.object("quantization_config");

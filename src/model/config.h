@@ -22,7 +22,7 @@ struct YarnConfig {
 struct ModelConfig {
     std::uint32_t n_layers, hidden, n_heads, vocab;
     std::uint32_t q_rank, kv_rank, nope_dim, rope_dim, v_dim;
-    std::uint32_t dense_width, n_dense_layers;             // layers [0, n_dense_layers) are dense
+    std::uint32_t dense_width, n_dense_layers;  // layers [0, n_dense_layers) are dense
     std::uint32_t n_experts, top_k, expert_width, n_shared_experts;
     bool normalize_top_k;
     float routed_scale;
@@ -36,9 +36,9 @@ struct ModelConfig {
     float softmax_scale() const;
 };
 
-// Reads config.json of K2, K2-Thinking (the fields at the top level) or K2.5/K2.6 (in text_config). Throws
-// KIMI_CORRUPT for missing or impossible fields and KIMI_UNSUPPORTED for values that this library does not
-// implement, with path, field, value and what is allowed.
+// Reads config.json of K2, K2-Thinking (the fields at the top level) or K2.5/K2.6 (in text_config).
+// Throws KIMI_CORRUPT for missing or impossible fields and KIMI_UNSUPPORTED for values that this
+// library does not implement, with path, field, value and what is allowed.
 ModelConfig read_model_config(const std::string &path);
 
 // Typed reading of the members of one JSON object, with errors that name file and field.

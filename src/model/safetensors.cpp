@@ -14,8 +14,8 @@ struct DTypeInfo {
     std::size_t size;
 };
 // Indexed by DType.
-constexpr DTypeInfo kDTypes[] = {{"BF16", 2}, {"F16", 2}, {"F32", 4},     {"F64", 8},
-                                 {"I8", 1},   {"I16", 2}, {"I32", 4},     {"I64", 8},
+constexpr DTypeInfo kDTypes[] = {{"BF16", 2}, {"F16", 2},  {"F32", 4},     {"F64", 8},
+                                 {"I8", 1},   {"I16", 2},  {"I32", 4},     {"I64", 8},
                                  {"U8", 1},   {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;  // the format's own limit
@@ -113,13 +113,16 @@ void check_no_overlap(const std::string &path, const std::vector<Tensor> &tensor
 
 }  // namespace
 
-std::string_view dtype_name(DType dtype) { return kDTypes[static_cast<int>(dtype)].name; }
-std::size_t dtype_size(DType dtype) { return kDTypes[static_cast<int>(dtype)].size; }
+std::string_view dtype_name(DType dtype) {
+    return kDTypes[static_cast<int>(dtype)].name;
+}
+std::size_t dtype_size(DType dtype) {
+    return kDTypes[static_cast<int>(dtype)].size;
+}
 
 std::string shape_text(const Tensor &tensor) {
     std::string text = "[";
-    for (std::size_t i = 0; i < tensor.rank; ++i)
-        text += cat(i > 0 ? ", " : "", tensor.shape[i]);
+    for (std::size_t i = 0; i < tensor.rank; ++i) text += cat(i > 0 ? ", " : "", tensor.shape[i]);
     return text + "]";
 }
 

@@ -96,6 +96,8 @@ void Target::mlp(const MlpWeights &w, Buffer in, Buffer out, std::uint32_t n) {
     d_.linear({{{&w.down, gate_, out}}}, n);
 }
 
-std::span<const float> Target::logits(std::uint32_t i) const { return d_.read(logits_, i, c_.vocab); }
+std::span<const float> Target::logits(std::uint32_t i) const {
+    return d_.read(logits_, i, c_.vocab);
+}
 
 }  // namespace kimi

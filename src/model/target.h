@@ -13,11 +13,13 @@ namespace kimi {
 
 class Target {
   public:
-    // Reserves the buffers for passes of at most max_rows rows, of which at most max_logits want logits.
+    // Reserves the buffers for passes of at most max_rows rows, of which at most max_logits want
+    // logits.
     Target(Device &device, const ModelConfig &config, const TargetWeights &weights,
            std::uint32_t max_rows, std::uint32_t max_logits);
 
-    // What the device must be ready for; rows, context, and the KV's type and pages are the caller's.
+    // What the device must be ready for; rows, context, and the KV's type and pages are the
+    // caller's.
     DeviceLimits limits() const;
 
     // Writes the plan's KV and computes the logits of its logit rows.
@@ -39,17 +41,17 @@ class Target {
     std::vector<float> inv_freq_;
     float rope_amplitude_;
 
-    Buffer x_;          // [rows, hidden] residual stream
-    Buffer a_;          // [rows, hidden] normalised input of a block
-    Buffer y_, y_moe_;  // [rows, hidden] output of a block
-    Buffer rope_;       // [rows, rope] cosines and sines
-    Buffer q_a_;        // [rows, q_rank]
-    Buffer q_;          // [rows, heads * (nope + rope)]
-    Buffer kv_;         // [rows, kv_rank + rope]
-    Buffer o_;          // [rows, heads * v]
-    Buffer gate_, up_;  // [rows, widest mlp]
-    Buffer router_logits_;   // [rows, experts]
-    Buffer last_, logits_;   // [logit rows, hidden], [logit rows, vocab]
+    Buffer x_;              // [rows, hidden] residual stream
+    Buffer a_;              // [rows, hidden] normalised input of a block
+    Buffer y_, y_moe_;      // [rows, hidden] output of a block
+    Buffer rope_;           // [rows, rope] cosines and sines
+    Buffer q_a_;            // [rows, q_rank]
+    Buffer q_;              // [rows, heads * (nope + rope)]
+    Buffer kv_;             // [rows, kv_rank + rope]
+    Buffer o_;              // [rows, heads * v]
+    Buffer gate_, up_;      // [rows, widest mlp]
+    Buffer router_logits_;  // [rows, experts]
+    Buffer last_, logits_;  // [logit rows, hidden], [logit rows, vocab]
 };
 
 }  // namespace kimi

@@ -39,7 +39,8 @@ class Loader {
         l.q_b = linear(a + "q_b_proj", c_.n_heads * c_.qk_dim(), c_.q_rank);
         l.kv_a = linear(a + "kv_a_proj_with_mqa", c_.latent_dim(), c_.hidden);
         l.mla.kv_norm = vector(a + "kv_a_layernorm.weight", c_.kv_rank);
-        l.mla.kv_b = bf16(a + "kv_b_proj.weight", c_.n_heads * (c_.nope_dim + c_.v_dim), c_.kv_rank);
+        l.mla.kv_b =
+            bf16(a + "kv_b_proj.weight", c_.n_heads * (c_.nope_dim + c_.v_dim), c_.kv_rank);
         l.mla.norm_eps = latent_eps_;
         l.o = linear(a + "o_proj", c_.hidden, c_.n_heads * c_.v_dim);
         if (c_.is_moe(index)) {
@@ -90,7 +91,8 @@ class Loader {
         const Tensor &tensor = files_.take(name, DType::i32, {2});
         std::int32_t shape[2];
         std::memcpy(shape, tensor.data, sizeof shape);
-        if (shape[0] != static_cast<std::int32_t>(rows) || shape[1] != static_cast<std::int32_t>(cols))
+        if (shape[0] != static_cast<std::int32_t>(rows) ||
+            shape[1] != static_cast<std::int32_t>(cols))
             fail(KIMI_CORRUPT, files_.folder(), ": tensor ", name, " holds {", shape[0], ", ",
                  shape[1], "}, must hold {", rows, ", ", cols, "}");
     }

@@ -35,8 +35,9 @@ struct TargetWeights {
     std::vector<TargetLayer> layers;
 };
 
-// Views into the checkpoint's mapped files, which must outlive them. Every tensor's dtype and shape is checked
-// against the config, and no tensor may be left over. Throws KIMI_CORRUPT or KIMI_UNSUPPORTED.
+// Views into the checkpoint's mapped files, which must outlive them. Every tensor's dtype and shape
+// is checked against the config, and no tensor may be left over. Throws KIMI_CORRUPT or
+// KIMI_UNSUPPORTED.
 TargetWeights load_target_weights(Checkpoint &checkpoint, const ModelConfig &config,
                                   float latent_norm_eps);
 

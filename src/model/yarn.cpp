@@ -14,8 +14,7 @@ std::vector<float> yarn_inv_freq(std::uint32_t dim, const YarnConfig &yarn) {
     std::vector<float> out(dim / 2);
     // The dim whose pair turns `rotations` times within the original context.
     const auto dim_of = [&](double rotations) {
-        return dim *
-               std::log(yarn.original_max_position / (rotations * 2 * std::numbers::pi)) /
+        return dim * std::log(yarn.original_max_position / (rotations * 2 * std::numbers::pi)) /
                (2 * std::log(yarn.theta));
     };
     double low = 0, high = 0;
@@ -26,8 +25,7 @@ std::vector<float> yarn_inv_freq(std::uint32_t dim, const YarnConfig &yarn) {
     }
     for (std::uint32_t i = 0; i < dim / 2; ++i) {
         const double base = std::pow(yarn.theta, -2.0 * i / dim);
-        const double ramp =
-            yarn.factor > 1 ? std::clamp((i - low) / (high - low), 0.0, 1.0) : 0.0;
+        const double ramp = yarn.factor > 1 ? std::clamp((i - low) / (high - low), 0.0, 1.0) : 0.0;
         out[i] = static_cast<float>(base / yarn.factor * ramp + base * (1 - ramp));
     }
     return out;

@@ -13,12 +13,15 @@ namespace {
 // The stored fp64 results of the reference.
 class Goldens {
   public:
-    Goldens() : file_(test::data("nano-k2/forward.safetensors")), json_(test::read_json(test::data("nano-k2/forward.json"))) {
+    Goldens()
+        : file_(test::data("nano-k2/forward.safetensors")),
+          json_(test::read_json(test::data("nano-k2/forward.json"))) {
         tensors_ = read_safetensors(file_);
     }
     const std::vector<Json> &prompts() const { return json_.find("prompts")->items; }
     std::vector<float> tensor(const std::string &name) const {
-        const auto at = std::find_if(tensors_.begin(), tensors_.end(), [&](const Tensor &t) { return t.name == name; });
+        const auto at = std::find_if(tensors_.begin(), tensors_.end(),
+                                     [&](const Tensor &t) { return t.name == name; });
         REQUIRE(at != tensors_.end());
         std::vector<float> out(at->bytes / sizeof(float));
         std::memcpy(out.data(), at->data, at->bytes);
@@ -89,7 +92,8 @@ TEST_CASE("forward: tree rows have the same bits as the path decoded token by to
         std::vector<std::int32_t> tokens(prefix);
         std::iota(tokens.begin(), tokens.end(), 300);
         const std::int32_t node_token[] = {7, 11, 12, 21, 22, 111, 112, 31, 41, 1111};
-        const std::uint32_t parent[] = {0, 0, 0, 1, 2, 3, 3, 4, 7, 5};  // of node i, among rows before it
+        const std::uint32_t parent[] = {0, 0, 0, 1, 2,
+                                        3, 3, 4, 7, 5};  // of node i, among rows before it
         Harness harness;
         harness.prompt(tokens);
         Harness::Rows tree;
@@ -99,7 +103,8 @@ TEST_CASE("forward: tree rows have the same bits as the path decoded token by to
             path.push_back(root ? std::vector<std::int32_t>{} : path[parent[i]]);
             path[i].push_back(node_token[i]);
             const std::uint64_t word = (root ? 0 : tree.word[parent[i]]) | std::uint64_t{1} << i;
-            tree.add(node_token[i], prefix + static_cast<std::uint32_t>(path[i].size()) - 1, prefix + i, prefix, word);
+            tree.add(node_token[i], prefix + static_cast<std::uint32_t>(path[i].size()) - 1,
+                     prefix + i, prefix, word);
         }
         const auto got = harness.run(tree, static_cast<std::uint32_t>(tree.token.size()));
         for (std::uint32_t i = 0; i < path.size(); ++i) {

@@ -47,8 +47,10 @@ struct Harness {
         std::vector<std::uint32_t> position, slot, base;
         std::vector<std::uint64_t> word;
 
-        void add(std::int32_t t, std::uint32_t p, std::uint32_t s, std::uint32_t b, std::uint64_t w) {
-            token.push_back(t), position.push_back(p), slot.push_back(s), base.push_back(b), word.push_back(w);
+        void add(std::int32_t t, std::uint32_t p, std::uint32_t s, std::uint32_t b,
+                 std::uint64_t w) {
+            token.push_back(t), position.push_back(p), slot.push_back(s), base.push_back(b),
+                word.push_back(w);
         }
         static Rows prompt(std::span<const std::int32_t> tokens, std::uint32_t first) {
             Rows rows;
@@ -64,7 +66,13 @@ struct Harness {
         std::vector<std::uint32_t> logit_rows(n_logits);
         std::iota(logit_rows.begin(), logit_rows.end(), n - n_logits);
         const PlanSequence sequence{0, n, pages};
-        target->forward({rows.token, rows.position, rows.slot, rows.base, rows.word, {&sequence, 1}, logit_rows});
+        target->forward({rows.token,
+                         rows.position,
+                         rows.slot,
+                         rows.base,
+                         rows.word,
+                         {&sequence, 1},
+                         logit_rows});
         std::vector<std::vector<float>> out;
         for (std::uint32_t i = 0; i < n_logits; ++i)
             out.emplace_back(target->logits(i).begin(), target->logits(i).end());
@@ -72,10 +80,12 @@ struct Harness {
     }
 
     // Logits after the last of the tokens, computed in chunks from an empty sequence.
-    std::vector<float> prompt(std::span<const std::int32_t> tokens, std::uint32_t chunk = kMaxRows) {
+    std::vector<float> prompt(std::span<const std::int32_t> tokens,
+                              std::uint32_t chunk = kMaxRows) {
         std::vector<float> last;
         for (std::uint32_t at = 0; at < tokens.size(); at += chunk)
-            last = run(Rows::prompt(tokens.subspan(at, std::min<std::size_t>(chunk, tokens.size() - at)), at))[0];
+            last = run(Rows::prompt(
+                tokens.subspan(at, std::min<std::size_t>(chunk, tokens.size() - at)), at))[0];
         return last;
     }
 };

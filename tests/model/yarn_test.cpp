@@ -13,7 +13,8 @@ TEST_CASE("yarn: frequencies, softmax scale and amplitude agree with the publish
         ModelConfig config{};
         config.nope_dim = 128;
         config.rope_dim = 64;
-        config.yarn = {50000.0, number("factor"), number("beta_fast"), number("beta_slow"), 1, 1, 4096};
+        config.yarn = {50000.0, number("factor"), number("beta_fast"), number("beta_slow"), 1, 1,
+                       4096};
         const std::vector<float> got = yarn_inv_freq(64, config.yarn);
         const std::vector<Json> &expected = golden.find("inv_freq")->items;
         REQUIRE(got.size() == expected.size());

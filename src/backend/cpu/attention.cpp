@@ -9,8 +9,8 @@
 namespace kimi {
 namespace {
 
-// Queries (rows times heads) that share one staged page: enough to repay its conversion to fp32, few enough
-// that their accumulators stay in the cache.
+// Queries (rows times heads) that share one staged page: enough to repay its conversion to fp32,
+// few enough that their accumulators stay in the cache.
 constexpr std::uint32_t kBlockQueries = 64;
 
 // Tokens that a row sees, counted along its own path.
@@ -122,8 +122,9 @@ void CpuAttention::attend_split(const Pass &pass, const Block &block, std::uint3
         attend_tile(pass, block, tile, s, out);
 }
 
-// Rows for which the tile is shared read it together; each of the others has its own tokens in it: the end of
-// the prefix, then its ancestors in depth order, as if they were stored one after the other.
+// Rows for which the tile is shared read it together; each of the others has its own tokens in it:
+// the end of the prefix, then its ancestors in depth order, as if they were stored one after the
+// other.
 void CpuAttention::attend_tile(const Pass &pass, const Block &block, std::uint32_t tile,
                                const Scratch &s, const Partial &out) const {
     const StepPlan &plan = pass.plan;
@@ -183,8 +184,9 @@ void CpuAttention::attend_rows(const Pass &pass, const Block &block, std::uint32
     float *y = out.out + std::size_t{first} * kv_rank_;
     for (std::uint32_t q = 0; q < n_queries; ++q) {
         const std::uint32_t n = visible(context(pass.plan, row + q / n_heads_), tile);
-        const float rescale = k_->softmax_tile(s.scores + std::size_t{q} * kPageTokens, n, kPageTokens,
-                                               out.max + first + q, out.sum + first + q);
+        const float rescale =
+            k_->softmax_tile(s.scores + std::size_t{q} * kPageTokens, n, kPageTokens,
+                             out.max + first + q, out.sum + first + q);
         if (rescale != 1.0f) k_->scale(y + std::size_t{q} * kv_rank_, rescale, kv_rank_);
     }
     k_->weighted_sum(s.scores, n_queries, s.keys, dim_, kPageTokens, kv_rank_, y, kv_rank_);
@@ -203,7 +205,8 @@ void CpuAttention::merge(std::uint32_t n_queries, const Partial &total, const Pa
             continue;
         }
         const float max = std::max(total.max[q], part.max[q]);
-        const float a = std::exp(total.max[q] - max), b = std::exp(part.max[q] - max);
+        const auto weight = [max](float m) { return std::exp(std::max(kExpFloor, m - max)); };
+        const float a = weight(total.max[q]), b = weight(part.max[q]);
         k_->scale(to, a, kv_rank_);
         k_->add_scaled(to, b, from, kv_rank_);
         total.max[q] = max;

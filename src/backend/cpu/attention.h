@@ -12,10 +12,10 @@
 
 namespace kimi {
 
-// The context of a row is cut at multiples of kSplitTokens. Each split is reduced by itself over tiles of one
-// page (online softmax), then the splits are merged in order. Borders and order depend on the row's own
-// context only, so that its bits are the same in any company; whether splits run in parallel or one after
-// the other is a matter of scheduling.
+// The context of a row is cut at multiples of kSplitTokens. Each split is reduced by itself over
+// tiles of one page (online softmax), then the splits are merged in order. Borders and order depend
+// on the row's own context only, so that its bits are the same in any company; whether splits run
+// in parallel or one after the other is a matter of scheduling.
 class CpuAttention {
   public:
     static constexpr std::uint32_t kSplitTokens = 1024;
@@ -33,7 +33,8 @@ class CpuAttention {
         const PlanSequence *sequence;
         std::uint32_t first_row, n_rows, n_splits;
     };
-    // Unnormalised outputs [queries, kv_rank], maxima and sums [queries] over a part of the context.
+    // Unnormalised outputs [queries, kv_rank], maxima and sums [queries] over a part of the
+    // context.
     struct Partial {
         float *out, *max, *sum;
     };

@@ -67,7 +67,8 @@ class CpuDevice final : public Device {
             for (std::uint32_t r = 0; r < n_rows; ++r) out_[r] = job.out.row(r);
             pool_.run((w.rows + kTaskRows - 1) / kTaskRows, [&](std::size_t task, unsigned) {
                 const auto begin = static_cast<std::uint32_t>(task) * kTaskRows;
-                k_.linear(w, begin, std::min(begin + kTaskRows, w.rows), in_.data(), n_rows, out_.data());
+                k_.linear(w, begin, std::min(begin + kTaskRows, w.rows), in_.data(), n_rows,
+                          out_.data());
             });
         }
     }
@@ -95,7 +96,8 @@ class CpuDevice final : public Device {
     void mla_write(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w,
                    const StepPlan &plan, Buffer kv, Buffer rope) override {
         for (const PlanSequence &sequence : plan.sequences)
-            for (std::uint32_t r = sequence.first_row; r < sequence.first_row + sequence.n_rows; ++r) {
+            for (std::uint32_t r = sequence.first_row; r < sequence.first_row + sequence.n_rows;
+                 ++r) {
                 float *row = kv.row(r);
                 k_.rms_norm(row, w.kv_norm.data, shape.kv_rank, w.norm_eps, row);
                 rotate_pairs(row + shape.kv_rank, shape.rope_dim, rope.row(r));
@@ -111,7 +113,8 @@ class CpuDevice final : public Device {
     }
 
     void experts(const RouterShape &shape, Buffer logits, const float *bias,
-                 std::span<const Expert> experts, Buffer x, std::uint32_t n_rows, Buffer y) override {
+                 std::span<const Expert> experts, Buffer x, std::uint32_t n_rows,
+                 Buffer y) override {
         moe_.run(shape, logits, bias, experts, x, n_rows, y);
     }
 
@@ -202,8 +205,8 @@ class CpuDevice final : public Device {
     CpuKvCache kv_;
     CpuAttention attention_;
     CpuMoe moe_;
-    Buffer permuted_;             // [rows, width] in int4 order
-    Buffer queries_, latents_;    // [rows, heads, kv_rank + rope] and [rows, heads, kv_rank]
+    Buffer permuted_;           // [rows, width] in int4 order
+    Buffer queries_, latents_;  // [rows, heads, kv_rank + rope] and [rows, heads, kv_rank]
     std::vector<const float *> in_;
     std::vector<float *> out_;
 };

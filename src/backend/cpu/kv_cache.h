@@ -14,7 +14,8 @@ class CpuKvCache {
     CpuKvCache() = default;
     explicit CpuKvCache(const KvShape &shape)
         : shape_(shape),
-          memory_(std::size_t{shape.n_layers} * shape.n_pages * shape.page_bytes(), "the KV cache") {}
+          memory_(std::size_t{shape.n_layers} * shape.n_pages * shape.page_bytes(),
+                  "the KV cache") {}
 
     const KvShape &shape() const { return shape_; }
     std::uint32_t dim() const { return shape_.kv_rank + shape_.rope_dim; }

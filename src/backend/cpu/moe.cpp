@@ -7,12 +7,16 @@
 namespace kimi {
 namespace {
 
-constexpr std::uint32_t round_up(std::uint32_t n) { return (n + kInt4Block - 1) / kInt4Block * kInt4Block; }
+constexpr std::uint32_t round_up(std::uint32_t n) {
+    return (n + kInt4Block - 1) / kInt4Block * kInt4Block;
+}
 
 // Rows of an expert's matrix that one task computes.
 constexpr std::uint32_t kTaskRows = kInt4Block;
 
-std::uint32_t n_tasks(std::uint32_t rows) { return (rows + kTaskRows - 1) / kTaskRows; }
+std::uint32_t n_tasks(std::uint32_t rows) {
+    return (rows + kTaskRows - 1) / kTaskRows;
+}
 
 }  // namespace
 
@@ -111,7 +115,8 @@ void CpuMoe::run(const RouterShape &shape, Buffer logits, const float *bias,
     const std::size_t up_tasks = n_tasks(width), down_tasks = n_tasks(hidden);
     pool_->run(groups_.size() * up_tasks, [&](std::size_t task, unsigned) {
         const Group &group = groups_[task / up_tasks];
-        gate_up(experts[group.expert], group, static_cast<std::uint32_t>(task % up_tasks) * kTaskRows);
+        gate_up(experts[group.expert], group,
+                static_cast<std::uint32_t>(task % up_tasks) * kTaskRows);
     });
     pool_->run(groups_.size() * down_tasks, [&](std::size_t task, unsigned) {
         const Group &group = groups_[task / down_tasks];

@@ -1,5 +1,5 @@
-// Routed experts on the CPU: the tokens of a pass are grouped by expert, and every weight row is read once for
-// all tokens that use it.
+// Routed experts on the CPU: the tokens of a pass are grouped by expert, and every weight row is
+// read once for all tokens that use it.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace kimi {
 
-// Writes the ids and weights of the top_k experts of one row of router logits. The ids are distinct for any
-// input, NaN included.
+// Writes the ids and weights of the top_k experts of one row of router logits. The ids are distinct
+// for any input, NaN included.
 void route(const RouterShape &shape, const float *logits, const float *bias, std::uint32_t *ids,
            float *weights);
 
@@ -41,13 +41,14 @@ class CpuMoe {
     const CpuKernels *k_ = nullptr;
     ThreadPool *pool_ = nullptr;
     std::uint32_t hidden_ = 0, width_ = 0;  // rounded up to whole int4 blocks
-    std::vector<std::uint32_t> ids_, pair_of_;  // [rows, top_k]: expert, place among the sorted pairs
-    std::vector<float> weights_;                // [rows, top_k]
-    std::vector<std::uint32_t> begin_;          // [experts + 1]
+    std::vector<std::uint32_t> ids_,
+        pair_of_;                       // [rows, top_k]: expert, place among the sorted pairs
+    std::vector<float> weights_;        // [rows, top_k]
+    std::vector<std::uint32_t> begin_;  // [experts + 1]
     std::vector<Group> groups_;
-    HostMemory x_;                        // [rows, hidden] in int4 order
-    HostMemory gate_, up_, act_;          // [pairs, width]; act_ in int4 order
-    HostMemory down_;                     // [pairs, hidden]
+    HostMemory x_;                // [rows, hidden] in int4 order
+    HostMemory gate_, up_, act_;  // [pairs, width]; act_ in int4 order
+    HostMemory down_;             // [pairs, hidden]
     std::vector<const float *> natural_in_, permuted_in_, natural_act_, permuted_act_;  // [pairs]
     std::vector<float *> gate_out_, up_out_, down_out_;                                 // [pairs]
 };

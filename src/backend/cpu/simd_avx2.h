@@ -1,8 +1,9 @@
 // Sixteen-lane vectors as pairs of AVX2 vectors, with FMA.
 //
-// The interface of all simd_*.h, each compiled with the flags of its own instruction set. Everything is a
-// member of a type in the instruction set's own namespace and no std:: function is used: the linker keeps
-// one copy of an inline function that several files emit, perhaps one that this CPU cannot run.
+// The interface of all simd_*.h, each compiled with the flags of its own instruction set.
+// Everything is a member of a type in the instruction set's own namespace and no std:: function is
+// used: the linker keeps one copy of an inline function that several files emit, perhaps one that
+// this CPU cannot run.
 #pragma once
 
 #include <immintrin.h>
@@ -22,7 +23,7 @@ struct Simd {
     };
     static constexpr int kBf16Rows[4] = {4, 2, 1, 1};
     static constexpr int kInt4Rows[4] = {2, 1, 1, 1};
-    static constexpr int kScoreQueries = 2, kScoreKeys = 2;
+    static constexpr int kScoreQueries = 1;
     static constexpr int kSumQueries = 4, kSumCols = 1;  // vectors of columns
 
     static F zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
@@ -51,15 +52,18 @@ struct Simd {
     static F ldexp(F a, F n) { return {ldexp(a.lo, n.lo), ldexp(a.hi, n.hi)}; }
     static float sum(F a) {
         const __m256 eight = _mm256_add_ps(a.lo, a.hi);
-        const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+        const __m128 four =
+            _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
         const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
         return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
     }
-    static float max_of(F a) {
-        const __m256 eight = _mm256_max_ps(a.lo, a.hi);
-        const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-        const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
-        return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+    // The sums of four vectors.
+    static void store_sums(float *p, F a, F b, F c, F d) {
+        const __m256 ab = pair_sums(_mm256_add_ps(a.lo, a.hi), _mm256_add_ps(b.lo, b.hi));
+        const __m256 cd = pair_sums(_mm256_add_ps(c.lo, c.hi), _mm256_add_ps(d.lo, d.hi));
+        const __m256 abcd =
+            _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
+        _mm_storeu_ps(p, _mm_add_ps(_mm256_castps256_ps128(abcd), _mm256_extractf128_ps(abcd, 1)));
     }
     static Words load_words(const std::byte *p, int n) {
         std::uint32_t words[16] = {};
@@ -81,6 +85,9 @@ struct Simd {
     }
 
   private:
+    static __m256 pair_sums(__m256 a, __m256 b) {
+        return _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+    }
     static __m256 widen(const std::byte *p) {
         const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i *>(p));
         return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));

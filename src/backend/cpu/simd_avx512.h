@@ -1,8 +1,9 @@
 // Sixteen-lane vectors of AVX-512.
 //
-// The interface of all simd_*.h, each compiled with the flags of its own instruction set. Everything is a
-// member of a type in the instruction set's own namespace and no std:: function is used: the linker keeps
-// one copy of an inline function that several files emit, perhaps one that this CPU cannot run.
+// The interface of all simd_*.h, each compiled with the flags of its own instruction set.
+// Everything is a member of a type in the instruction set's own namespace and no std:: function is
+// used: the linker keeps one copy of an inline function that several files emit, perhaps one that
+// this CPU cannot run.
 #pragma once
 
 #include <immintrin.h>
@@ -16,10 +17,11 @@ namespace kimi::avx512 {
 struct Simd {
     using F = __m512;
     using Words = __m512i;  // 16 words of 8 nibbles
-    // Accumulators that fit the registers beside the operands: rows of weights at 1, 2, 4 and 8 tokens.
+    // Accumulators that fit the registers beside the operands: rows of weights at 1, 2, 4 and 8
+    // tokens.
     static constexpr int kBf16Rows[4] = {8, 4, 4, 2};
     static constexpr int kInt4Rows[4] = {4, 4, 2, 1};
-    static constexpr int kScoreQueries = 4, kScoreKeys = 4;
+    static constexpr int kScoreQueries = 4;
     static constexpr int kSumQueries = 8, kSumCols = 2;  // vectors of columns
 
     static F zero() { return _mm512_setzero_ps(); }
@@ -49,12 +51,23 @@ struct Simd {
     static F max(F a, F b) { return _mm512_max_ps(a, b); }
     static F min(F a, F b) { return _mm512_min_ps(a, b); }
     static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
-    static F round(F a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+    static F round(F a) {
+        return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    }
     // a * 2^n for whole n within the exponent range
     static F ldexp(F a, F n) { return _mm512_scalef_ps(a, n); }
     static float sum(F a) { return _mm512_reduce_add_ps(a); }
-    static float max_of(F a) { return _mm512_reduce_max_ps(a); }
-
+    // The sums of four vectors.
+    static void store_sums(float *p, F a, F b, F c, F d) {
+        const F ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+        const F cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+        const F abcd =
+            _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
+        const __m256 half =
+            _mm256_add_ps(_mm512_castps512_ps256(abcd),
+                          _mm512_castps512_ps256(_mm512_shuffle_f32x4(abcd, abcd, 0x0e)));
+        _mm_storeu_ps(p, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+    }
     // n <= 16 words; the others are 0
     static Words load_words(const std::byte *p, int n) {
         const auto mask = static_cast<__mmask16>((1U << n) - 1);

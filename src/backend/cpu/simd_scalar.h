@@ -1,8 +1,9 @@
 // Sixteen-lane vectors in plain C++.
 //
-// The interface of all simd_*.h, each compiled with the flags of its own instruction set. Everything is a
-// member of a type in the instruction set's own namespace and no std:: function is used: the linker keeps
-// one copy of an inline function that several files emit, perhaps one that this CPU cannot run.
+// The interface of all simd_*.h, each compiled with the flags of its own instruction set.
+// Everything is a member of a type in the instruction set's own namespace and no std:: function is
+// used: the linker keeps one copy of an inline function that several files emit, perhaps one that
+// this CPU cannot run.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,7 @@ struct Simd {
     };
     static constexpr int kBf16Rows[4] = {1, 1, 1, 1};
     static constexpr int kInt4Rows[4] = {1, 1, 1, 1};
-    static constexpr int kScoreQueries = 1, kScoreKeys = 1;
+    static constexpr int kScoreQueries = 1;
     static constexpr int kSumQueries = 1, kSumCols = 1;  // vectors of columns
 
     template <typename Op>
@@ -75,17 +76,17 @@ struct Simd {
         return each([&](int i) { return __builtin_nearbyintf(a.lane[i]); });
     }
     static F ldexp(F a, F n) {
-        return each([&](int i) { return __builtin_ldexpf(a.lane[i], static_cast<int>(n.lane[i])); });
+        return each(
+            [&](int i) { return __builtin_ldexpf(a.lane[i], static_cast<int>(n.lane[i])); });
     }
     static float sum(F a) {
         for (int n = 8; n > 0; n /= 2)
             for (int i = 0; i < n; ++i) a.lane[i] += a.lane[i + n];
         return a.lane[0];
     }
-    static float max_of(F a) {
-        float out = a.lane[0];
-        for (int i = 1; i < 16; ++i) out = a.lane[i] > out ? a.lane[i] : out;
-        return out;
+    // The sums of four vectors.
+    static void store_sums(float *p, F a, F b, F c, F d) {
+        p[0] = sum(a), p[1] = sum(b), p[2] = sum(c), p[3] = sum(d);
     }
     static Words load_words(const std::byte *p, int n) {
         Words out = {};

@@ -1,0 +1,32 @@
+// How a model is run, read from a deployment file and checked.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace kimi {
+
+// The fields of deployment.fbs, with paths made absolute or relative to the caller's own folder.
+struct Deployment {
+    enum class Backend { cpu, cuda };
+    enum class KvType { bf16, f32 };
+
+    std::string checkpoint;
+    std::string drafter;  // empty: none
+    Backend backend = Backend::cpu;
+    std::uint32_t threads = 0;
+    std::uint32_t context_limit = 0;
+    std::uint32_t prefill_chunk = 256;
+    KvType kv_type = KvType::bf16;
+    std::uint64_t kv_capacity_tokens = 0;
+    std::uint32_t max_nodes = 63;
+    std::optional<float> qk_latent_norm_eps, rope_attention_factor;
+};
+
+// path names a JSON or binary deployment, or a checkpoint folder (then everything else has its
+// default). Throws KIMI_NOT_FOUND, KIMI_IO, KIMI_INVALID_ARGUMENT or KIMI_CORRUPT with the path,
+// the field, the value found and the values allowed.
+Deployment read_deployment(const std::string &path);
+
+}  // namespace kimi

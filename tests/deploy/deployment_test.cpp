@@ -1,0 +1,110 @@
+#include "deploy/deployment.h"
+
+#include <cstdlib>
+
+#include "check.h"
+
+using namespace kimi;
+
+namespace {
+
+Deployment read(const test::TempDir &dir, std::string_view json) {
+    return read_deployment(dir.write("d.json", json));
+}
+
+}  // namespace
+
+TEST_CASE("deployment: fields, defaults and paths relative to the file") {
+    const test::TempDir dir;
+    const Deployment d =
+        read(dir, R"({"checkpoint": "model", "drafter": "/abs/drafter", "threads": 3,
+        "backend": "cuda", "kv": {"type": "f32", "capacity_tokens": 5000000000},
+        "speculation": {"max_nodes": 7}, "numeric": {"qk_latent_norm_eps": 1e-6}})");
+    CHECK(d.checkpoint == dir.file("model"));
+    CHECK(d.drafter == "/abs/drafter");
+    CHECK(d.threads == 3);
+    CHECK(d.backend == Deployment::Backend::cuda);
+    CHECK(d.kv_type == Deployment::KvType::f32);
+    CHECK(d.kv_capacity_tokens == 5000000000U);
+    CHECK(d.max_nodes == 7);
+    CHECK(d.qk_latent_norm_eps == 1e-6f);
+    CHECK(!d.rope_attention_factor);
+    CHECK(d.prefill_chunk == 256);
+}
+
+TEST_CASE("deployment: a checkpoint folder alone") {
+    const test::TempDir dir;
+    const Deployment d = read_deployment(dir.path());
+    CHECK(d.checkpoint == dir.path());
+    CHECK(d.drafter.empty());
+    CHECK(d.backend == Deployment::Backend::cpu);
+}
+
+TEST_CASE("deployment: flatc's binary means the same as its JSON") {
+    const test::TempDir dir;
+    const std::string json =
+        dir.write("d.json", R"({"checkpoint": "m", "threads": 2, "kv": {"type": "f32"}})");
+    const std::string schema = test::source("src/deploy/deployment.fbs");
+    REQUIRE(std::system(("flatc -b -o " + dir.path() + " " + schema + " " + json).c_str()) == 0);
+    const Deployment d = read_deployment(dir.file("d.kimd"));
+    CHECK(d.checkpoint == dir.file("m"));
+    CHECK(d.threads == 2);
+    CHECK(d.kv_type == Deployment::KvType::f32);
+
+    const std::string binary = read_file(dir.file("d.kimd"), 1 << 20);
+    // The last two bytes are padding.
+    for (std::size_t n = 8; n < binary.size() - 2; ++n) {
+        CAPTURE(n);
+        CHECK(test::error_of([&] {
+                  read_deployment(dir.write("cut.kimd", binary.substr(0, n)));
+              }).status == KIMI_CORRUPT);
+    }
+}
+
+TEST_CASE("deployment: what is wrong is named") {
+    const test::TempDir dir;
+    struct Case {
+        const char *json;
+        kimi_status status;
+        const char *text;
+    };
+    const Case cases[] = {
+        {"{}", KIMI_INVALID_ARGUMENT, "field checkpoint: is missing"},
+        {R"({"checkpoint": ""})", KIMI_INVALID_ARGUMENT, "field checkpoint: is empty"},
+        {R"({"checkpoint": "m", "thread": 1})", KIMI_INVALID_ARGUMENT, "field thread: is unknown"},
+        {R"({"checkpoint": "m", "kv": {"pages": 1}})", KIMI_INVALID_ARGUMENT,
+         "field kv.pages: is unknown"},
+        {R"({"checkpoint": 7})", KIMI_INVALID_ARGUMENT, "field checkpoint: is 7, must be a string"},
+        {R"({"checkpoint": "m", "threads": "2"})", KIMI_INVALID_ARGUMENT,
+         "field threads: is \"2\", must be an integer from 0 to 4294967295"},
+        {R"({"checkpoint": "m", "threads": -1})", KIMI_INVALID_ARGUMENT, "field threads: is -1"},
+        {R"({"checkpoint": "m", "threads": 2.5})", KIMI_INVALID_ARGUMENT, "field threads: is 2.5"},
+        {R"({"checkpoint": "m", "threads": 99999999999})", KIMI_INVALID_ARGUMENT,
+         "field threads: is 99999999999"},
+        {R"({"checkpoint": "m", "threads": 5000})", KIMI_INVALID_ARGUMENT,
+         "field threads: is 5000, must be from 0 to 1024"},
+        {R"({"checkpoint": "m", "backend": "tpu"})", KIMI_INVALID_ARGUMENT,
+         "field backend: is \"tpu\", must be one of \"cpu\", \"cuda\""},
+        {R"({"checkpoint": "m", "kv": {"page_tokens": 16}})", KIMI_INVALID_ARGUMENT,
+         "field kv.page_tokens: is 16, must be from 64 to 64"},
+        {R"({"checkpoint": "m", "speculation": {"max_nodes": 64}})", KIMI_INVALID_ARGUMENT,
+         "field speculation.max_nodes: is 64"},
+        {R"({"checkpoint": "m", "numeric": {"qk_latent_norm_eps": -1}})", KIMI_INVALID_ARGUMENT,
+         "field numeric.qk_latent_norm_eps: is -1"},
+        {R"({"checkpoint": "m", "kv": []})", KIMI_INVALID_ARGUMENT,
+         "field kv must be an object, is an array"},
+        {R"({"checkpoint": "m",})", KIMI_INVALID_ARGUMENT, "invalid JSON at byte"},
+        {"[]", KIMI_INVALID_ARGUMENT, "the deployment must be an object, is an array"},
+        {"", KIMI_INVALID_ARGUMENT, "invalid JSON"},
+        {"\x08\0\0\0KIMDxxxxxxxxxxxxxxxx", KIMI_INVALID_ARGUMENT, "invalid JSON"},
+    };
+    for (const Case &c : cases) {
+        CAPTURE(c.json);
+        const Error error = test::error_of([&] { read(dir, c.json); });
+        CAPTURE(error.text);
+        CHECK(error.status == c.status);
+        CHECK(test::contains(error.text, c.text));
+        CHECK(test::contains(error.text, dir.file("d.json")));
+    }
+    CHECK(test::error_of([&] { read_deployment(dir.file("none.json")); }).status == KIMI_NOT_FOUND);
+}
