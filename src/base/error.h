@@ -45,6 +45,9 @@ template <typename... Parts>
     throw Error{status, cat(parts...)};
 }
 
+// The exception being handled, as a status and a text. Call it in a catch block.
+Error current_error();
+
 }  // namespace kimi
 
 #define KIMI_STRINGIFY_(x) #x

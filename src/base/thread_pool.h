@@ -22,17 +22,18 @@ class ThreadPool {
 
     // Calls task(i, thread) for every i in [0, n) and returns when all are done. Tasks are handed
     // out one at a time, in order; which thread takes which is open, so results must depend on i
-    // alone. thread is below n_threads(), and 0 for the caller: an index of scratch memory. Tasks do
-    // not throw. One caller at a time. Allocates nothing.
+    // alone. thread is below n_threads(), and 0 for the caller: an index of scratch memory. Tasks
+    // do not throw. One caller at a time. Allocates nothing.
     template <typename Task>
     void run(std::size_t n, const Task &task) {
         if (threads_.empty() || n <= 1) {
             for (std::size_t i = 0; i < n; ++i) task(i, 0U);
             return;
         }
-        run_erased(static_cast<std::uint32_t>(n), &task, [](const void *t, std::size_t i, unsigned thread) noexcept {
-            (*static_cast<const Task *>(t))(i, thread);
-        });
+        run_erased(static_cast<std::uint32_t>(n), &task,
+                   [](const void *t, std::size_t i, unsigned thread) noexcept {
+                       (*static_cast<const Task *>(t))(i, thread);
+                   });
     }
 
   private:

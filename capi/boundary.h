@@ -1,0 +1,87 @@
+// The border between C and C++: exceptions become statuses, structs of other sizes become ours.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+#include "base/error.h"
+#include "kimi/kimi.h"
+
+namespace kimi::capi {
+
+// Fills the caller's record, if there is one; returns status.
+kimi_status report(kimi_error *error, kimi_status status, std::string_view text) noexcept;
+
+// Runs f and turns what it throws into a status.
+template <typename F>
+kimi_status guarded(kimi_error *error, F &&f) noexcept {
+    try {
+        f();
+        return report(error, KIMI_OK, {});
+    } catch (...) {
+        try {
+            const Error caught = current_error();
+            return report(error, caught.status, caught.text);
+        } catch (...) {
+            return report(error, KIMI_OUT_OF_MEMORY, "out of memory");
+        }
+    }
+}
+
+template <typename T>
+T &not_null(T *pointer, std::string_view name) {
+    if (pointer == nullptr) fail(KIMI_INVALID_ARGUMENT, name, " is NULL");
+    return *pointer;
+}
+
+// An array argument: NULL only where it is empty.
+template <typename T>
+std::span<T> array(T *pointer, std::size_t n, std::string_view name) {
+    if (pointer == nullptr && n > 0) fail(KIMI_INVALID_ARGUMENT, name, " is NULL");
+    return {pointer, n};
+}
+
+inline std::string_view text(const char *pointer, std::size_t n, std::string_view name) {
+    const std::span<const char> chars = array(pointer, n, name);
+    return {chars.data(), chars.size()};
+}
+
+// A struct as this version knows it: members that the caller's struct lacks keep the value they
+// have in `defaults`. Members that only a newer header has must be zero.
+template <typename T>
+T read_struct(const T *in, const T &defaults, std::size_t smallest, std::string_view name) {
+    const std::size_t size = not_null(in, name).struct_size;
+    if (size < smallest)
+        fail(KIMI_INVALID_ARGUMENT, name, ".struct_size is ", size, ", must be at least ", smallest,
+             ": initialise the struct with its init macro");
+    const auto *bytes = reinterpret_cast<const char *>(in);
+    for (std::size_t i = sizeof(T); i < size; ++i)
+        if (bytes[i] != 0)
+            fail(KIMI_VERSION_MISMATCH, name,
+                 " uses members that this version of libkimi does not have");
+    T out = defaults;
+    std::memcpy(static_cast<void *>(&out), in, std::min(size, sizeof(T)));
+    return out;
+}
+
+// Writes as much of a result as the caller's struct holds.
+template <typename T>
+void write_struct(void *out, std::size_t caller_size, T value) {
+    value.struct_size = caller_size;
+    std::memcpy(out, static_cast<const void *>(&value), std::min(caller_size, sizeof(T)));
+}
+
+// Copies a result of n elements into a caller's buffer of cap and always writes the size.
+template <typename T>
+void copy_out(const T *from, std::size_t n, T *to, std::size_t cap, std::size_t *size,
+              std::string_view name) {
+    if (to == nullptr && cap > 0) fail(KIMI_INVALID_ARGUMENT, name, " is NULL, but cap is ", cap);
+    not_null(size, "the size output") = n;
+    if (n > cap) fail(KIMI_TOO_LONG, name, " has room for ", cap, ", ", n, " are needed");
+    std::copy_n(from, n, to);
+}
+
+}  // namespace kimi::capi

@@ -1,0 +1,23 @@
+#include "base/error.h"
+
+#include <exception>
+#include <new>
+#include <system_error>
+
+namespace kimi {
+
+Error current_error() {
+    try {
+        throw;
+    } catch (const Error &error) {
+        return error;
+    } catch (const std::bad_alloc &) {
+        return {KIMI_OUT_OF_MEMORY, "out of memory"};  // short enough to need no allocation
+    } catch (const std::system_error &) {
+        return {KIMI_OUT_OF_MEMORY, "no threads"};  // the only use of system_error: std::thread
+    } catch (...) {
+        return {KIMI_INTERNAL, "unexpected"};
+    }
+}
+
+}  // namespace kimi

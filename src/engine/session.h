@@ -1,0 +1,91 @@
+// One growing sequence of tokens and the state of its current reply.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kimi/kimi.h"
+#include "spec/sampler.h"
+#include "text/utf8.h"
+
+namespace kimi {
+
+class Engine;
+
+struct SessionOptions {
+    SamplingOptions sampling;
+    std::uint32_t max_tokens = 0;  // 0: up to the context limit
+    bool ignore_stop = false;
+};
+
+// What a step did.
+struct StepResult {
+    kimi_status status = KIMI_OK;
+    std::string error;  // of a status that is not KIMI_OK
+    std::uint32_t phase = KIMI_PHASE_FINISHED;
+    std::uint32_t finish_reason = KIMI_FINISH_NONE;
+    std::uint64_t prompt_done = 0, prompt_total = 0;
+};
+
+// The caller serialises all calls but cancel().
+class Session {
+  public:
+    Session(std::shared_ptr<Engine> engine, const SessionOptions &options);
+    Session(const Session &) = delete;
+    Session &operator=(const Session &) = delete;
+    ~Session();
+
+    Engine &engine() const { return *engine_; }
+    void set_options(const SessionOptions &options) { next_options_ = options; }
+    // Throws KIMI_INVALID_ARGUMENT or KIMI_TOO_LONG and changes nothing then.
+    void append(std::span<const std::int32_t> tokens);
+    // Replaces the sequence, keeping what was processed of the longest common prefix.
+    void replace(std::span<const std::int32_t> tokens);
+    void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+
+    std::span<const std::int32_t> committed() const {
+        return std::span(tokens_).subspan(tokens_.size() - n_committed_);
+    }
+    const std::string &text() const { return text_; }
+    const StepResult &result() const { return result_; }
+
+    // --- For the engine's step ---
+
+    // Starts a step; false where there is nothing to compute.
+    bool begin_step();
+    // Tokens that have no KV yet, the first at slot n_cached().
+    std::span<const std::int32_t> pending() const { return std::span(tokens_).subspan(n_cached_); }
+    std::uint32_t n_cached() const { return n_cached_; }
+    std::vector<std::uint32_t> &pages() { return pages_; }
+    const SessionOptions &options() const { return options_; }
+    std::uint64_t next_position() const { return tokens_.size(); }
+    // n more tokens have their KV.
+    void processed(std::uint32_t n);
+    void commit(std::int32_t token);
+    // Ends the step with an error. KIMI_BUSY leaves the reply as it is, everything else ends it.
+    void fail(kimi_status status, std::string text);
+
+  private:
+    void start_reply();
+    void finish(std::uint32_t reason);
+    void check_tokens(std::span<const std::int32_t> tokens) const;
+    void drop_kv_behind(std::uint32_t n_tokens);
+
+    std::shared_ptr<Engine> engine_;
+    SessionOptions options_, next_options_;
+    std::vector<std::int32_t> tokens_;
+    std::vector<std::uint32_t> pages_;  // block table
+    std::uint32_t n_cached_ = 0;        // tokens whose KV is written
+    std::uint64_t reply_begin_ = 0;     // tokens before the reply: its prompt
+    std::size_t n_committed_ = 0;       // by the last step
+    Utf8Stream utf8_;
+    std::string text_;
+    StepResult result_;
+    std::atomic<bool> cancelled_{false};
+};
+
+}  // namespace kimi
