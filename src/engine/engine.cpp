@@ -71,11 +71,14 @@ Engine::Engine(const std::string &deployment_path, const Progress &progress)
     limits.context = context_limit_;
     limits.kv.type = deployment_.kv_type == Deployment::KvType::f32 ? KvType::f32 : KvType::bf16;
     limits.kv.n_pages = pool_.n_pages();
+    kv_ = limits.kv;
     device_->reserve(limits);
     work_.reserve(kMaxLogits);
 }
 
 Engine::~Engine() = default;
+
+std::uint64_t Engine::kv_bytes_per_token() const { return kv_.n_layers * kv_.token_bytes(); }
 
 bool Engine::is_stop(std::int32_t token) const {
     const auto stops = tokenizer_->stop_tokens();

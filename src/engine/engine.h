@@ -31,8 +31,11 @@ class Engine {
 
     const std::shared_ptr<const Tokenizer> &tokenizer() const { return tokenizer_; }
     std::uint32_t vocab() const { return config_.vocab; }
+    const ModelConfig &config() const { return config_; }
+    const TargetWeights &weights() const { return weights_; }
     std::uint32_t context_limit() const { return context_limit_; }
     std::uint32_t max_nodes() const { return deployment_.max_nodes; }
+    std::uint64_t kv_bytes_per_token() const;  // all layers
     bool is_stop(std::int32_t token) const;
     // The bytes of a token; empty where the tokenizer has none.
     std::string_view token_text(std::int32_t token) const;
@@ -60,6 +63,7 @@ class Engine {
     Checkpoint checkpoint_;
     TargetWeights weights_;
     std::uint32_t context_limit_;
+    KvShape kv_;
     std::unique_ptr<Device> device_;
     std::unique_ptr<Target> target_;
 

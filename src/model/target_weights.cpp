@@ -112,7 +112,24 @@ class Loader {
     std::string outer_;  // of every name: "language_model." in K2.5 and K2.6
 };
 
+std::uint64_t bytes(const MlpWeights &w) { return w.gate.bytes() + w.up.bytes() + w.down.bytes(); }
+
 }  // namespace
+
+std::uint64_t TargetWeights::bytes_per_token(std::uint32_t top_k) const {
+    std::uint64_t sum = head.bytes();
+    for (const TargetLayer &l : layers) {
+        sum += l.q_a.bytes() + l.q_b.bytes() + l.kv_a.bytes() + l.mla.kv_b.bytes() + l.o.bytes();
+        if (!l.moe) {
+            sum += bytes(l.dense);
+            continue;
+        }
+        const Expert &e = l.moe->experts[0];
+        sum += l.moe->router.bytes() + bytes(l.moe->shared);
+        sum += top_k * bytes(MlpWeights{e.gate, e.up, e.down});
+    }
+    return sum;
+}
 
 TargetWeights load_target_weights(Checkpoint &checkpoint, const ModelConfig &config,
                                   float latent_norm_eps) {

@@ -33,6 +33,9 @@ struct TargetWeights {
     Matrix embedding, head;  // [vocab, hidden]
     Vector norm;
     std::vector<TargetLayer> layers;
+
+    // Bytes of matrices that one token reads when it uses top_k experts per layer.
+    std::uint64_t bytes_per_token(std::uint32_t top_k) const;
 };
 
 // Views into the checkpoint's mapped files, which must outlive them. Every tensor's dtype and shape
