@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kMaxFile = 64 << 20;  // Kimi's has 2.8 MB
 constexpr std::size_t kMaxToken = 1024;     // Kimi's longest has 256 bytes
+constexpr std::size_t kMaxShown = 40;       // bytes of a bad line in a message
 
 int base64_value(char c) {
     if (c >= 'A' && c <= 'Z') return c - 'A';
@@ -49,39 +50,41 @@ bool is_rank(std::string_view text, std::uint32_t expected) {
 
 RankTable::RankTable(const std::string &path) {
     const std::string text = read_file(path, kMaxFile);
-    std::string_view rest = text;
-    while (!rest.empty()) {
-        const std::uint32_t rank = size();
-        const auto bad = [&](const auto &...why) {
-            fail(KIMI_CORRUPT, path, ":", rank + 1, ": ", why...);
-        };
+    for (std::string_view rest = text; !rest.empty();) {
         const std::string_view line = rest.substr(0, rest.find('\n'));
         rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-        const std::size_t space = std::min(line.find(' '), line.size());
-        if (!decode_base64(line.substr(0, space), blob_))
-            bad("expected the base64 of a token, found \"",
-                line.substr(0, std::min<std::size_t>(space, 40)), "\"");
-        if (space == line.size() || !is_rank(line.substr(space + 1), rank))
-            bad("expected rank ", rank, ", found \"",
-                line.substr(std::min(space + 1, line.size())).substr(0, 40), "\"");
-        const std::size_t begin = rank == 0 ? 0 : ends_.back();
-        if (blob_.size() - begin > kMaxToken)
-            bad("a token of ", blob_.size() - begin, " bytes, at most ", kMaxToken, " are allowed");
-        longest_ = std::max(longest_, blob_.size() - begin);
-        ends_.push_back(static_cast<std::uint32_t>(blob_.size()));
+        const std::string wrong = add_line(line);
+        if (!wrong.empty()) fail(KIMI_CORRUPT, path, ":", size() + 1, ": ", wrong);
     }
     ranks_.reserve(size());
     for (std::uint32_t rank = 0; rank < size(); ++rank) {
-        const auto [other, is_new] = ranks_.emplace(bytes(rank), rank);
+        const auto [same, is_new] = ranks_.emplace(bytes(rank), rank);
         if (!is_new)
             fail(KIMI_CORRUPT, path, ":", rank + 1, ": the same token as in line ",
-                 other->second + 1);
+                 same->second + 1);
     }
     for (int byte = 0; byte < 256; ++byte) {
         const char c = static_cast<char>(byte);
         if (find({&c, 1}) == kNone)
             fail(KIMI_CORRUPT, path, ": no token for the single byte ", byte);
     }
+}
+
+// Adds the token of a line. Returns what is wrong with it, or nothing.
+std::string RankTable::add_line(std::string_view line) {
+    const std::size_t begin = blob_.size();
+    const std::size_t space = std::min(line.find(' '), line.size());
+    const std::string_view token = line.substr(0, space);
+    const std::string_view rank = line.substr(std::min(space + 1, line.size()));
+    if (!decode_base64(token, blob_))
+        return cat("expected the base64 of a token, found \"", token.substr(0, kMaxShown), "\"");
+    if (!is_rank(rank, size()))
+        return cat("expected rank ", size(), ", found \"", rank.substr(0, kMaxShown), "\"");
+    const std::size_t n_bytes = blob_.size() - begin;
+    if (n_bytes > kMaxToken)
+        return cat("a token of ", n_bytes, " bytes, at most ", kMaxToken, " are allowed");
+    ends_.push_back(static_cast<std::uint32_t>(blob_.size()));
+    return {};
 }
 
 }  // namespace kimi

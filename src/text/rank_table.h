@@ -27,16 +27,16 @@ class RankTable {
     }
     // The rank of a byte string; kNone if it is no token.
     std::uint32_t find(std::string_view bytes) const {
-        if (bytes.size() > longest_) return kNone;
         const auto at = ranks_.find(bytes);
         return at == ranks_.end() ? kNone : at->second;
     }
 
   private:
+    std::string add_line(std::string_view line);
+
     std::string blob_;                 // all tokens, one after another
     std::vector<std::uint32_t> ends_;  // of each token in blob_
     std::unordered_map<std::string_view, std::uint32_t> ranks_;
-    std::size_t longest_ = 0;
 };
 
 }  // namespace kimi

@@ -120,7 +120,7 @@ std::vector<std::size_t> hard_cuts(std::string_view text) {
         const bool space = is_python_space(c.value);
         if (space != run_is_space) run = 0;
         run_is_space = space;
-        if (window == kWindow) window = run = 0;
+        if (window == kWindow) window = 0;
         if (i > 0 && (window == 0 || run == kMaxRun)) cuts.push_back(i), run = 0;
         ++window, ++run;
         i += c.size;

@@ -1,11 +1,12 @@
 #include "text/tool_declarations.h"
 
 #include <algorithm>
+#include <functional>
 #include <initializer_list>
 #include <map>
-#include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -44,7 +45,7 @@ bool truthy(const Json *value) {
     return false;
 }
 
-// Python's str() of a value without nested ones, which no schema has where this is used.
+// Python's str() of a scalar; only scalars are meant to stand where it is used.
 std::string python_str(const Json &value) {
     switch (value.kind) {
         case Kind::null:
@@ -78,15 +79,13 @@ std::string join(const Range &range, std::string_view separator, F &&print) {
 std::string comment(const Json &description, const std::string &indent) {
     std::string_view rest = expect(Kind::string, description).text;
     std::string out;
-    for (bool more = true; more;) {
-        const std::size_t end = rest.find('\n');
-        const std::string_view line = rest.substr(0, end);
-        more = end != std::string_view::npos;
-        if (more) rest.remove_prefix(end + 1);
+    for (;;) {
+        const std::string_view line = rest.substr(0, rest.find('\n'));
         if (!line.empty()) out += cat(indent, "// ", line);
         out += '\n';
+        if (line.size() == rest.size()) return out;
+        rest.remove_prefix(line.size() + 1);
     }
-    return out;
 }
 
 // A parsed schema. Descriptions are looked at only where they are printed.
@@ -138,8 +137,7 @@ std::string print_object(const Type &type, const std::string &indent) {
     for (const Type &other : type.parts)
         fields.push_back(cat(inner, "[k: string]: ", print_type(other, inner)));
     if (fields.empty()) return "{}";
-    const auto as_is = [](const std::string &field) { return field; };
-    return cat("{\n", join(fields, ",\n", as_is), "\n", indent, "}");
+    return cat("{\n", join(fields, ",\n", std::identity()), "\n", indent, "}");
 }
 
 std::string print_array(const Type &item, const std::string &indent) {
@@ -233,7 +231,6 @@ class SchemaParser {
         const std::string name(ref.substr(ref.rfind('/') + 1));
         const auto at = places_.find(name);
         if (at == places_.end()) throw Inexpressible{};
-        expect(Kind::object, *definitions[at->second].schema);
         return name;
     }
 
@@ -350,17 +347,15 @@ std::string print_function(const Json &function) {
 
 // Empty where no tool is a function.
 std::string print_tools(const Json &tools) {
-    std::vector<std::string> functions;
+    std::string functions;
     for (const Json &tool : tools.items) {
         const Json *type = expect(Kind::object, tool).find("type");
         const Json *function = tool.find("function");
         if (type != nullptr && type->text == "function" && truthy(function))
-            functions.push_back(print_function(*function) + "\n");
+            functions += print_function(*function) + "\n";
     }
     if (functions.empty()) return {};
-    const auto as_is = [](const std::string &function) { return function; };
-    return cat("# Tools\n\n## functions\nnamespace functions {\n", join(functions, "", as_is),
-               "}\n");
+    return cat("# Tools\n\n## functions\nnamespace functions {\n", functions, "}\n");
 }
 
 Json sort_keys(Json value) {

@@ -8,8 +8,9 @@
 namespace kimi {
 
 // tools: an array of {"type": "function", "function": {...}}. Gives TypeScript-like declarations,
-// byte for byte those of the encoder in Moonshot's tokenizer; compact JSON, as that falls back to,
-// where a schema cannot be expressed or no tool is a function. Keys are sorted in both.
+// byte for byte those of the encoder that comes with Moonshot's tokenizer, or compact JSON where
+// that falls back to it: a schema cannot be expressed, or no tool is a function. Keys are sorted in
+// both. Malformed schemas (a type that is a number, an anyOf that is a string) always become JSON.
 std::string declare_tools(const Json &tools);
 
 }  // namespace kimi
