@@ -8,14 +8,15 @@
 namespace kimi {
 
 Target::Target(Device &device, const ModelConfig &config, const TargetWeights &weights,
-               std::uint32_t max_rows, std::uint32_t max_logits)
+               std::uint32_t max_rows, std::uint32_t max_logits, std::vector<std::uint32_t> taps)
     : d_(device),
       c_(config),
       w_(weights),
       mla_{c_.n_heads, c_.nope_dim, c_.rope_dim, c_.v_dim, c_.kv_rank, c_.softmax_scale()},
       router_{c_.n_experts, c_.top_k, c_.normalize_top_k, c_.routed_scale},
       inv_freq_(yarn_inv_freq(c_.rope_dim, c_.yarn)),
-      rope_amplitude_(yarn_amplitude(c_.yarn)) {
+      rope_amplitude_(yarn_amplitude(c_.yarn)),
+      taps_(std::move(taps)) {
     const std::uint32_t widest = std::max(c_.dense_width, c_.expert_width * c_.n_shared_experts);
     x_ = d_.alloc(max_rows, c_.hidden);
     a_ = d_.alloc(max_rows, c_.hidden);
@@ -28,6 +29,7 @@ Target::Target(Device &device, const ModelConfig &config, const TargetWeights &w
     o_ = d_.alloc(max_rows, c_.n_heads * c_.v_dim);
     gate_ = d_.alloc(max_rows, widest);
     up_ = d_.alloc(max_rows, widest);
+    features_ = d_.alloc(max_rows, static_cast<std::uint32_t>(taps_.size()) * c_.hidden);
     router_logits_ = d_.alloc(max_rows, c_.n_experts);
     last_ = d_.alloc(max_logits, c_.hidden);
     logits_ = d_.alloc(max_logits, c_.vocab);
@@ -54,6 +56,10 @@ void Target::forward(const StepPlan &plan) {
         attention(layer, plan);
         d_.rms_norm(x_, w_.layers[layer].post_attention_norm, c_.rms_eps, n, a_);
         feed_forward(layer, n);
+        const auto tap = std::find(taps_.begin(), taps_.end(), layer);
+        if (tap == taps_.end()) continue;
+        const auto column = static_cast<std::uint32_t>(tap - taps_.begin()) * c_.hidden;
+        d_.copy(x_, c_.hidden, n, features_.columns(column));
     }
     const auto n_logits = static_cast<std::uint32_t>(plan.logit_row.size());
     d_.gather(x_, plan.logit_row, c_.hidden, last_);

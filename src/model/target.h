@@ -14,9 +14,14 @@ namespace kimi {
 class Target {
   public:
     // Reserves the buffers for passes of at most max_rows rows, of which at most max_logits want
-    // logits.
+    // logits. The outputs of the layers in `taps` are kept for a drafter.
     Target(Device &device, const ModelConfig &config, const TargetWeights &weights,
-           std::uint32_t max_rows, std::uint32_t max_logits);
+           std::uint32_t max_rows, std::uint32_t max_logits, std::vector<std::uint32_t> taps = {});
+
+    const TargetWeights &weights() const { return w_; }
+    std::uint32_t vocab() const { return c_.vocab; }
+    // [rows, taps * hidden] of the last pass.
+    Buffer taps() const { return features_; }
 
     // What the device must be ready for; rows, context, and the KV's type and pages are the
     // caller's.
@@ -40,6 +45,7 @@ class Target {
     RouterShape router_;
     std::vector<float> inv_freq_;
     float rope_amplitude_;
+    std::vector<std::uint32_t> taps_;
 
     Buffer x_;              // [rows, hidden] residual stream
     Buffer a_;              // [rows, hidden] normalised input of a block
@@ -50,6 +56,7 @@ class Target {
     Buffer kv_;             // [rows, kv_rank + rope]
     Buffer o_;              // [rows, heads * v]
     Buffer gate_, up_;      // [rows, widest mlp]
+    Buffer features_;         // [rows, taps * hidden]
     Buffer router_logits_;  // [rows, experts]
     Buffer last_, logits_;  // [logit rows, hidden], [logit rows, vocab]
 };

@@ -1,46 +1,11 @@
 #include "model/target.h"
 
-#include <algorithm>
-#include <cstring>
-
+#include "model/goldens.h"
 #include "model/harness.h"
 
 using namespace kimi;
 using test::Harness;
-
-namespace {
-
-// The stored fp64 results of the reference.
-class Goldens {
-  public:
-    Goldens()
-        : file_(test::data("nano-k2/forward.safetensors")),
-          json_(test::read_json(test::data("nano-k2/forward.json"))) {
-        tensors_ = read_safetensors(file_);
-    }
-    const std::vector<Json> &prompts() const { return json_.find("prompts")->items; }
-    std::vector<float> tensor(const std::string &name) const {
-        const auto at = std::find_if(tensors_.begin(), tensors_.end(),
-                                     [&](const Tensor &t) { return t.name == name; });
-        REQUIRE(at != tensors_.end());
-        std::vector<float> out(at->bytes / sizeof(float));
-        std::memcpy(out.data(), at->data, at->bytes);
-        return out;
-    }
-    // How close an engine must come, as the goldens' README states.
-    static double tolerance(const Json &prompt, KvType kv, const char *what) {
-        const Json &change = *prompt.find("largest_change");
-        if (kv == KvType::f32) return std::max(1e-3, 20 * change.find("fp32")->find(what)->real);
-        return std::max(0.05, 3 * change.find("kv_bf16")->find(what)->real);
-    }
-
-  private:
-    MappedFile file_;
-    Json json_;
-    std::vector<Tensor> tensors_;
-};
-
-}  // namespace
+using test::Goldens;
 
 TEST_CASE("forward: last-position logits agree with the reference") {
     const Goldens goldens;
@@ -53,6 +18,12 @@ TEST_CASE("forward: last-position logits agree with the reference") {
             const std::vector<float> got = harness.prompt(test::ints(*prompt.find("ids")));
             test::check_close(got, goldens.tensor(name + ".last_logits"),
                               Goldens::tolerance(prompt, kv, "last_logits"));
+            const Buffer taps = harness.target->taps();
+            const auto n = static_cast<std::uint32_t>(prompt.find("ids")->items.size());
+            const std::span<const float> last =
+                harness.device->read(taps, (n - 1) % Harness::kMaxRows, taps.width);
+            test::check_close(last, goldens.tensor(name + ".last_taps"),
+                              Goldens::tolerance(prompt, kv, "last_taps"));
         }
     }
 }

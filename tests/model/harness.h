@@ -9,6 +9,7 @@
 #include "check.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
+#include "model/drafter.h"
 #include "model/target.h"
 #include "model/target_weights.h"
 
@@ -21,7 +22,11 @@ struct Harness {
     Checkpoint checkpoint;
     TargetWeights weights;
     std::unique_ptr<Device> device;
+    DrafterConfig drafter_config;
+    Checkpoint drafter_checkpoint;
+    DrafterWeights drafter_weights;
     std::unique_ptr<Target> target;
+    std::unique_ptr<Drafter> drafter;
     std::vector<std::uint32_t> pages;
 
     explicit Harness(KvType kv = KvType::bf16, CpuIsa isa = best_cpu_isa(), unsigned n_threads = 2)
@@ -29,13 +34,20 @@ struct Harness {
           checkpoint(Checkpoint::open_target(nano())),
           weights(load_target_weights(checkpoint, config, config.rms_eps)),
           device(make_cpu_device(isa, n_threads)),
-          target(std::make_unique<Target>(*device, config, weights, kMaxRows, kMaxRows)),
+          drafter_config(read_drafter_config(nano() + "/drafter/config.json", config)),
+          drafter_checkpoint(Checkpoint::open_drafter(nano() + "/drafter")),
+          drafter_weights(load_drafter_weights(drafter_checkpoint, drafter_config)),
+          target(std::make_unique<Target>(*device, config, weights, kMaxRows, kMaxRows,
+                                          drafter_config.taps)),
+          drafter(std::make_unique<Drafter>(*device, drafter_config, drafter_weights, *target, kMaxRows, 0.0f)),
           pages(kContext / kPageTokens) {
         // Not in order, so that a mistake in the block table shows.
         std::iota(pages.rbegin(), pages.rend(), 0U);
         DeviceLimits limits = target->limits();
         limits.rows = kMaxRows;
         limits.context = kContext;
+        limits.width = std::max(limits.width, drafter->width());
+        limits.draft = drafter->shape(1);
         limits.kv.type = kv;
         limits.kv.n_pages = static_cast<std::uint32_t>(pages.size());
         device->reserve(limits);
@@ -77,6 +89,24 @@ struct Harness {
         for (std::uint32_t i = 0; i < n_logits; ++i)
             out.emplace_back(target->logits(i).begin(), target->logits(i).end());
         return out;
+    }
+
+    // Processes the tokens from an empty sequence and extends the drafter's context with them.
+    void prompt_with_context(std::span<const std::int32_t> tokens, std::uint32_t chunk = kMaxRows) {
+        std::vector<std::uint32_t> rows(chunk);
+        std::iota(rows.begin(), rows.end(), 0U);
+        for (std::uint32_t at = 0; at < tokens.size(); at += chunk) {
+            const std::size_t n = std::min<std::size_t>(chunk, tokens.size() - at);
+            run(Rows::prompt(tokens.subspan(at, n), at));
+            const DraftExtension extension{std::span(rows).first(n), context(at)};
+            drafter->extend({&extension, 1});
+        }
+    }
+    DraftSequence context(std::uint32_t position) const {
+        DraftSequence sequence;
+        sequence.first_position = position;
+        sequence.pages = pages;
+        return sequence;
     }
 
     // Logits after the last of the tokens, computed in chunks from an empty sequence.

@@ -185,7 +185,7 @@ void CpuAttention::attend_rows(const Pass &pass, const Block &block, std::uint32
     for (std::uint32_t q = 0; q < n_queries; ++q) {
         const std::uint32_t n = visible(context(pass.plan, row + q / n_heads_), tile);
         const float rescale =
-            k_->softmax_tile(s.scores + std::size_t{q} * kPageTokens, n, kPageTokens,
+            k_->softmax_tile(s.scores + std::size_t{q} * kPageTokens, 0, n, kPageTokens,
                              out.max + first + q, out.sum + first + q);
         if (rescale != 1.0f) k_->scale(y + std::size_t{q} * kv_rank_, rescale, kv_rank_);
     }

@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "backend/cpu/attention.h"
+#include "backend/cpu/draft_attention.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kv_cache.h"
 #include "backend/cpu/moe.h"
+#include "backend/cpu/top_k.h"
 #include "base/host_memory.h"
 #include "base/thread_pool.h"
 
@@ -43,6 +45,7 @@ class CpuDevice final : public Device {
         kv_ = CpuKvCache(limits.kv);
         attention_ = CpuAttention(k_, pool_, limits);
         moe_ = CpuMoe(k_, pool_, limits);
+        draft_ = CpuDraftAttention(k_, pool_, limits);
         permuted_ = alloc(limits.rows, (limits.width + kInt4Block - 1) / kInt4Block * kInt4Block);
         const std::uint32_t latent = limits.mla.kv_rank + limits.mla.rope_dim;
         queries_ = alloc(limits.rows, limits.mla.n_heads * latent);
@@ -116,6 +119,29 @@ class CpuDevice final : public Device {
                  std::span<const Expert> experts, Buffer x, std::uint32_t n_rows,
                  Buffer y) override {
         moe_.run(shape, logits, bias, experts, x, n_rows, y);
+    }
+
+    void draft_write(DraftLayerRef layer, const DraftNorms &norms,
+                     std::span<const DraftSequence> sequences, Buffer k, Buffer v, Buffer rope) override {
+        draft_.write(layer, norms, sequences, k, v, rope);
+    }
+
+    void draft_attend(DraftLayerRef layer, const DraftNorms &norms,
+                      std::span<const DraftSequence> sequences, Buffer q, Buffer k, Buffer v, Buffer rope,
+                      Buffer out) override {
+        draft_.attend(layer, norms, sequences, q, k, v, rope, out);
+    }
+
+    void top_k(Buffer logits, std::uint32_t vocab, std::uint32_t n_rows, std::uint32_t k,
+               std::int32_t *tokens, double *log_probability) override {
+        pool_.run(n_rows, [&](std::size_t r, unsigned) {
+            top_k_log_softmax({logits.row(r), vocab}, k, tokens + r * k, log_probability + r * k);
+        });
+    }
+
+    void copy(Buffer src, std::uint32_t width, std::uint32_t n_rows, Buffer dst) override {
+        for (std::size_t r = 0; r < n_rows; ++r)
+            std::memcpy(dst.row(r), src.row(r), width * sizeof(float));
     }
 
     void gather(Buffer src, std::span<const std::uint32_t> rows, std::uint32_t width,
@@ -205,6 +231,7 @@ class CpuDevice final : public Device {
     CpuKvCache kv_;
     CpuAttention attention_;
     CpuMoe moe_;
+    CpuDraftAttention draft_;
     Buffer permuted_;           // [rows, width] in int4 order
     Buffer queries_, latents_;  // [rows, heads, kv_rank + rope] and [rows, heads, kv_rank]
     std::vector<const float *> in_;

@@ -38,9 +38,11 @@ struct CpuKernels {
     void (*scores)(const float *queries, std::uint32_t n_queries, const float *keys,
                    std::size_t key_stride, std::uint32_t n_keys, std::uint32_t dim, float scale,
                    float *s);
-    // One step of the online softmax over a tile: s[0..visible) become exp(s - max), the others up
-    // to n 0. Updates max and sum, and returns what earlier results must be multiplied by.
-    float (*softmax_tile)(float *s, std::uint32_t visible, std::uint32_t n, float *max, float *sum);
+    // One step of the online softmax over a tile of n scores: those of [begin, end), which is not empty,
+    // become exp(s - max), the others 0. Updates max and sum, and returns what earlier results must be
+    // multiplied by.
+    float (*softmax_tile)(float *s, std::uint32_t begin, std::uint32_t end, std::uint32_t n, float *max,
+                          float *sum);
     // y[q][c] += sum over t, in order, of a[q * n_rows + t] * rows[t][c], for n_cols columns.
     void (*weighted_sum)(const float *a, std::uint32_t n_queries, const float *rows,
                          std::size_t row_stride, std::uint32_t n_rows, std::uint32_t n_cols,

@@ -1,0 +1,135 @@
+#include "model/drafter.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "model/yarn.h"
+
+namespace kimi {
+
+Drafter::Drafter(Device &device, const DrafterConfig &config, const DrafterWeights &weights, Target &target,
+                 std::uint32_t max_rows, float amplitude)
+    : d_(device),
+      c_(config),
+      w_(weights),
+      target_(target),
+      max_rows_(max_rows),
+      inv_freq_(yarn_inv_freq(c_.head_dim, c_.yarn)),
+      rope_amplitude_(amplitude > 0 ? amplitude : yarn_amplitude(c_.yarn)) {
+    tokens_.reserve(max_rows);
+    positions_.reserve(max_rows);
+    rows_.reserve(max_rows);
+    sequences_.reserve(max_rows);
+    features_ = d_.alloc(max_rows, w_.fc.cols);
+    context_ = d_.alloc(max_rows, c_.hidden);
+    x_ = d_.alloc(max_rows, c_.hidden);
+    a_ = d_.alloc(max_rows, c_.hidden);
+    y_ = d_.alloc(max_rows, c_.hidden);
+    rope_ = d_.alloc(max_rows, c_.head_dim);
+    q_ = d_.alloc(max_rows, c_.n_heads * c_.head_dim);
+    o_ = d_.alloc(max_rows, c_.n_heads * c_.head_dim);
+    k_ = d_.alloc(max_rows, c_.n_kv_heads * c_.head_dim);
+    v_ = d_.alloc(max_rows, c_.n_kv_heads * c_.head_dim);
+    gate_ = d_.alloc(max_rows, c_.width);
+    up_ = d_.alloc(max_rows, c_.width);
+    logits_ = d_.alloc(max_rows, target_.vocab());
+}
+
+std::uint32_t Drafter::width() const {
+    return std::max({w_.fc.cols, c_.n_heads * c_.head_dim, c_.width});
+}
+
+DraftShape Drafter::shape(std::uint32_t n_rings) const {
+    const auto n_sliding =
+        static_cast<std::uint32_t>(std::count(c_.sliding.begin(), c_.sliding.end(), true));
+    return {c_.n_heads, c_.n_kv_heads, c_.head_dim, c_.n_layers() - n_sliding, n_sliding, c_.window,
+            c_.window + c_.block_size, n_rings};
+}
+
+DraftLayerRef Drafter::layer_ref(std::uint32_t index) const {
+    const auto before = c_.sliding.begin() + static_cast<std::ptrdiff_t>(index);
+    const bool sliding = *before;
+    return {sliding, static_cast<std::uint32_t>(std::count(c_.sliding.begin(), before, sliding))};
+}
+
+// context = hidden_norm(fc(features)); every layer projects its keys and values from it.
+void Drafter::extend(std::span<const DraftExtension> extensions) {
+    rows_.clear();
+    positions_.clear();
+    sequences_.clear();
+    for (const DraftExtension &extension : extensions) {
+        DraftSequence sequence = extension.sequence;
+        sequence.first_row = static_cast<std::uint32_t>(rows_.size());
+        sequence.n_rows = static_cast<std::uint32_t>(extension.rows.size());
+        sequences_.push_back(sequence);
+        for (std::uint32_t i = 0; i < sequence.n_rows; ++i) {
+            rows_.push_back(extension.rows[i]);
+            positions_.push_back(sequence.first_position + i);
+        }
+    }
+    const auto n = static_cast<std::uint32_t>(rows_.size());
+    KIMI_CHECK(n <= max_rows_);
+    d_.gather(target_.taps(), rows_, w_.fc.cols, features_);
+    d_.linear({{{&w_.fc, features_, context_}}}, n);
+    d_.rms_norm(context_, w_.hidden_norm, c_.rms_eps, n, context_);
+    d_.rope(positions_, inv_freq_, rope_amplitude_, rope_);
+    for (std::uint32_t i = 0; i < c_.n_layers(); ++i) {
+        const DrafterLayer &l = w_.layers[i];
+        d_.linear({{{&l.k, context_, k_}, {&l.v, context_, v_}}}, n);
+        d_.draft_write(layer_ref(i), l.norms, sequences_, k_, v_, rope_);
+    }
+}
+
+void Drafter::draft(std::span<const DraftRequest> requests) {
+    tokens_.clear();
+    positions_.clear();
+    sequences_.clear();
+    for (const DraftRequest &request : requests) {
+        DraftSequence sequence = request.sequence;
+        sequence.first_row = static_cast<std::uint32_t>(tokens_.size());
+        sequence.n_rows = c_.block_size;
+        sequences_.push_back(sequence);
+        for (std::uint32_t j = 0; j < c_.block_size; ++j) {
+            tokens_.push_back(j == 0 ? request.root : c_.mask_token);
+            positions_.push_back(sequence.first_position + j);
+        }
+    }
+    const auto n = static_cast<std::uint32_t>(tokens_.size());
+    KIMI_CHECK(n <= max_rows_);
+    d_.embed(tokens_, target_.weights().embedding, x_);
+    d_.rope(positions_, inv_freq_, rope_amplitude_, rope_);
+    for (std::uint32_t i = 0; i < c_.n_layers(); ++i) layer(i, n);
+    // The root's own row predicts nothing.
+    rows_.clear();
+    for (std::uint32_t r = 0; r < n; ++r)
+        if (r % c_.block_size != 0) rows_.push_back(r);
+    const auto n_logits = static_cast<std::uint32_t>(rows_.size());
+    d_.gather(x_, rows_, c_.hidden, a_);
+    d_.rms_norm(a_, w_.norm, c_.rms_eps, n_logits, a_);
+    d_.linear({{{&target_.weights().head, a_, logits_}}}, n_logits);
+}
+
+void Drafter::layer(std::uint32_t index, std::uint32_t n) {
+    const DrafterLayer &l = w_.layers[index];
+    d_.rms_norm(x_, l.input_norm, c_.rms_eps, n, a_);
+    d_.linear({{{&l.q, a_, q_}, {&l.k, a_, k_}, {&l.v, a_, v_}}}, n);
+    d_.draft_attend(layer_ref(index), l.norms, sequences_, q_, k_, v_, rope_, o_);
+    d_.linear({{{&l.o, o_, y_}}}, n);
+    d_.add(x_, y_, c_.hidden, n);
+    d_.rms_norm(x_, l.post_attention_norm, c_.rms_eps, n, a_);
+    d_.linear({{{&l.mlp.gate, a_, gate_}, {&l.mlp.up, a_, up_}}}, n);
+    d_.swiglu(gate_, up_, c_.width, n);
+    d_.linear({{{&l.mlp.down, gate_, y_}}}, n);
+    d_.add(x_, y_, c_.hidden, n);
+}
+
+void Drafter::top_k(std::uint32_t k, std::int32_t *tokens, double *log_probability) {
+    const auto n = static_cast<std::uint32_t>(sequences_.size()) * (c_.block_size - 1);
+    d_.top_k(logits_, target_.vocab(), n, k, tokens, log_probability);
+}
+
+std::span<const float> Drafter::logits(std::uint32_t i, std::uint32_t j) const {
+    return d_.read(logits_, i * (c_.block_size - 1) + j - 1, target_.vocab());
+}
+
+}  // namespace kimi

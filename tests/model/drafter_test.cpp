@@ -1,0 +1,78 @@
+#include "model/drafter.h"
+
+#include "model/goldens.h"
+#include "model/harness.h"
+
+using namespace kimi;
+using test::Goldens;
+using test::Harness;
+
+namespace {
+
+std::vector<float> draft(Harness &harness, std::int32_t root, std::uint32_t position) {
+    const DraftRequest request{root, harness.context(position)};
+    harness.drafter->draft({&request, 1});
+    std::vector<float> out;
+    for (std::uint32_t j = 1; j < harness.drafter->block_size(); ++j) {
+        const std::span<const float> row = harness.drafter->logits(0, j);
+        out.insert(out.end(), row.begin(), row.end());
+    }
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("drafter: logits agree with the reference, in windows and beyond") {
+    const Goldens goldens;
+    for (const KvType kv : {KvType::f32, KvType::bf16}) {
+        Harness harness(kv);
+        for (const Json &prompt : goldens.prompts()) {
+            const std::string &name = prompt.find("name")->text;
+            CAPTURE(name);
+            CAPTURE(static_cast<int>(kv));
+            std::vector<std::int32_t> ids = test::ints(*prompt.find("ids"));
+            if (ids.size() == 1) continue;  // no context, no golden
+            const std::int32_t root = ids.back();
+            ids.pop_back();
+            harness.prompt_with_context(ids);
+            test::check_close(draft(harness, root, static_cast<std::uint32_t>(ids.size())),
+                              goldens.tensor(name + ".draft_logits"),
+                              Goldens::tolerance(prompt, kv, "draft_logits"));
+        }
+    }
+}
+
+TEST_CASE("drafter: the chunks in which its context was written do not matter") {
+    const Goldens goldens;
+    std::vector<std::int32_t> ids = test::ints(*goldens.prompts()[5].find("ids"));
+    Harness harness;
+    harness.prompt_with_context(ids);
+    const auto whole = draft(harness, 300, static_cast<std::uint32_t>(ids.size()));
+    harness.prompt_with_context(ids, 7);
+    CHECK(draft(harness, 300, static_cast<std::uint32_t>(ids.size())) == whole);
+}
+
+TEST_CASE("drafter: context that was never written is not read") {
+    // Everything before position 500 is missing. It must not matter what the memory holds.
+    const Goldens goldens;
+    std::vector<std::int32_t> ids = test::ints(*goldens.prompts()[5].find("ids"));
+    const auto position = static_cast<std::uint32_t>(ids.size());
+    const auto drafted = [&](std::int32_t other) {
+        Harness harness;
+        std::vector<std::int32_t> changed(ids);
+        std::vector<std::uint32_t> rows(Harness::kMaxRows);
+        std::iota(rows.begin(), rows.end(), 0U);
+        // Context of other tokens in the first 500 positions, then the target's own states of the real ones.
+        std::fill_n(changed.begin(), 500, other);
+        harness.prompt_with_context(std::span(changed).first(500), 250);
+        harness.prompt(std::span(ids).first(500), 250);
+        harness.run(Harness::Rows::prompt(std::span(ids).subspan(500), 500));
+        const DraftExtension extension{std::span(rows).first(position - 500), harness.context(500)};
+        harness.drafter->extend({&extension, 1});
+        DraftRequest request{300, harness.context(position)};
+        request.sequence.full_begin = request.sequence.ring_begin = 500;
+        harness.drafter->draft({&request, 1});
+        return std::vector<float>(harness.drafter->logits(0, 1).begin(), harness.drafter->logits(0, 1).end());
+    };
+    CHECK(drafted(300) == drafted(301));
+}
