@@ -145,7 +145,11 @@ float ModelConfig::softmax_scale() const {
 }
 
 ModelConfig read_model_config(const std::string &path) {
-    const Json root = parse_json(read_file(path, 1 << 24), path, KIMI_CORRUPT);
+    return parse_model_config(read_file(path, 1 << 24), path);
+}
+
+ModelConfig parse_model_config(std::string_view json, const std::string &path) {
+    const Json root = parse_json(json, path, KIMI_CORRUPT);
     const FieldReader top(root, cat(path, ": "));
     const FieldReader config = top.has("text_config") ? top.object("text_config") : top;
     const std::string_view type = config.string("model_type");

@@ -40,6 +40,7 @@ struct ModelConfig {
 // Throws KIMI_CORRUPT for missing or impossible fields and KIMI_UNSUPPORTED for values that this
 // library does not implement, with path, field, value and what is allowed.
 ModelConfig read_model_config(const std::string &path);
+ModelConfig parse_model_config(std::string_view json, const std::string &path);
 
 // Typed reading of the members of one JSON object, with errors that name file and field.
 class FieldReader {
