@@ -1,0 +1,141 @@
+/* The dialogue: lines become messages or commands until the user leaves. */
+#include <stdio.h>
+#include <string.h>
+
+#include "chat.h"
+#include "conversation.h"
+#include "line_input.h"
+#include "outcome.h"
+#include "reply.h"
+#include "stats.h"
+
+struct dialogue {
+    struct chat *chat;
+    struct conversation conversation;
+    struct reply last; /* for /stats; its answer is in the conversation */
+    int left;
+};
+
+static void note(const struct dialogue *d, const char *text) {
+    if (d->chat->screen.stderr_is_terminal) fprintf(stderr, "%s\n", text);
+}
+
+/* Replies to the last user message. A message that got no reply is forgotten. */
+static void answer(struct dialogue *d) {
+    struct text request = conversation_request(&d->conversation, d->chat->options.thinking);
+    struct reply reply = reply_run(d->chat, &request);
+    text_free(&request);
+    if (reply.error.status != KIMI_OK) {
+        fprintf(stderr, "kimi-chat: %s\n", reply.error.message);
+        conversation_drop_user(&d->conversation);
+    } else {
+        conversation_add_reply(&d->conversation, reply.answer.data, reply.answer.len);
+    }
+    if (reply.finish_reason == KIMI_FINISH_CANCELLED) note(d, "[cancelled]");
+    if (reply.finish_reason == KIMI_FINISH_LENGTH) note(d, "[cut: the longest reply allowed]");
+    if (d->chat->options.stats) stats_print_json(&reply);
+    text_free(&reply.answer);
+    d->last = reply;
+}
+
+static void run_reset(struct dialogue *d) {
+    conversation_reset(&d->conversation);
+    note(d, "A new conversation.");
+}
+
+static void run_retry(struct dialogue *d) {
+    if (!conversation_has_user(&d->conversation)) {
+        fputs("kimi-chat: there is no reply to retry\n", stderr);
+        return;
+    }
+    conversation_drop_reply(&d->conversation);
+    answer(d);
+}
+
+static void run_think(struct dialogue *d) {
+    d->chat->options.thinking = 1;
+    note(d, "Replies begin with reasoning.");
+}
+
+static void run_instant(struct dialogue *d) {
+    d->chat->options.thinking = 0;
+    note(d, "Replies come without reasoning.");
+}
+
+static void run_stats(struct dialogue *d) {
+    if (d->chat->n_replies == 0)
+        fputs("kimi-chat: there is no reply yet\n", stderr);
+    else
+        stats_print(&d->last);
+}
+
+static void run_exit(struct dialogue *d) {
+    d->left = 1;
+}
+
+static const struct command {
+    const char *name, *help;
+    void (*run)(struct dialogue *);
+} commands[] = {
+    {"/help", "this list", NULL},
+    {"/reset", "forget the conversation", run_reset},
+    {"/retry", "reply again to the last message", run_retry},
+    {"/think", "reason before replying", run_think},
+    {"/instant", "reply at once", run_instant},
+    {"/stats", "what the last reply cost, and its seed", run_stats},
+    {"/exit", "leave; so does Ctrl-D, or Ctrl-C at an empty prompt", run_exit},
+};
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+static void print_help(void) {
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        fprintf(stderr, "%-9s %s\n", commands[i].name, commands[i].help);
+    fputs("A backslash at the end of a line continues the message on the next one.\n", stderr);
+}
+
+static void run_command(struct dialogue *d, const char *line) {
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(line, commands[i].name) != 0) continue;
+        if (commands[i].run != NULL)
+            commands[i].run(d);
+        else
+            print_help();
+        return;
+    }
+    fprintf(stderr,
+            "kimi-chat: %s is not a command; /help lists them. A space in front sends it as a "
+            "message.\n",
+            line);
+}
+
+static void take_line(struct dialogue *d, const struct text *line) {
+    const size_t valid = utf8_valid(line->data, line->len);
+    if (strspn(line->data, " \t\n") == line->len) return;
+    if (valid < line->len) {
+        fprintf(stderr, "kimi-chat: the message is not UTF-8 at byte %zu; it was not sent\n",
+                valid);
+    } else if (line->data[0] == '/') {
+        run_command(d, line->data);
+    } else {
+        conversation_add_user(&d->conversation, line->data, line->len);
+        answer(d);
+    }
+}
+
+int dialogue(struct chat *chat) {
+    struct dialogue d = {.chat = chat};
+    struct line_input input = line_input_open();
+    struct text line = {0};
+    enum line_event event = LINE_END;
+    conversation_begin(&d.conversation, chat->options.system);
+    note(&d, "/help lists the commands.");
+    while (!d.left && (event = line_input_read(&input, &line)) == LINE_READ) {
+        take_line(&d, &line);
+        text_cut(&line, 0);
+    }
+    if (event == LINE_END) note(&d, "");
+    text_free(&line);
+    line_input_close(&input);
+    conversation_free(&d.conversation);
+    return event == LINE_INTERRUPT ? EXIT_CANCELLED : EXIT_STOP;
+}

@@ -1,0 +1,53 @@
+#include "line_input.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "history.h"
+
+struct line_input line_input_open(void) {
+    struct line_input in = {0};
+    in.is_terminal = isatty(STDIN_FILENO);
+    if (!in.is_terminal) return in;
+    in.history = history_path();
+    if (isatty(STDERR_FILENO)) in.editor = editor_open(in.history);
+    return in;
+}
+
+static enum line_event read_plain(struct line_input *in, const char *prompt, struct text *line) {
+    if (in->is_terminal) fputs(prompt, stderr);
+    ssize_t n = getline(&in->buffer, &in->cap, stdin);
+    if (n < 0) return LINE_END;
+    if (n > 0 && in->buffer[n - 1] == '\n') n--;
+    text_add(line, in->buffer, (size_t)n);
+    return LINE_READ;
+}
+
+static enum line_event read_one(struct line_input *in, const char *prompt, struct text *line) {
+    const size_t begin = line->len;
+    const enum line_event event =
+        in->editor != NULL ? editor_read(in->editor, prompt, line) : read_plain(in, prompt, line);
+    if (event == LINE_READ && line->len > begin && in->history != NULL)
+        history_append(in->history, line->data + begin);
+    return event;
+}
+
+enum line_event line_input_read(struct line_input *in, struct text *line) {
+    for (;;) {
+        const enum line_event event = read_one(in, line->len > 0 ? ". " : "> ", line);
+        if (event == LINE_INTERRUPT && line->len > 0) {
+            text_cut(line, 0);
+        } else if (event == LINE_READ && line->len > 0 && line->data[line->len - 1] == '\\') {
+            line->data[line->len - 1] = '\n';
+        } else {
+            return event == LINE_END && line->len > 0 ? LINE_READ : event;
+        }
+    }
+}
+
+void line_input_close(struct line_input *in) {
+    editor_close(in->editor);
+    free(in->history);
+    free(in->buffer);
+}

@@ -1,0 +1,154 @@
+#include "reply.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "interrupt.h"
+#include "outcome.h"
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static uint64_t next_seed(const struct chat *chat) {
+    uint32_t seed = 0; /* short enough to type again */
+    if (chat->options.has_seed) return chat->options.seed + chat->n_replies;
+    if (getentropy(&seed, sizeof seed) != 0) seed = (uint32_t)time(NULL);
+    return seed;
+}
+
+static kimi_status set_options(const struct chat *chat, struct reply *reply) {
+    const struct options *from = &chat->options;
+    const double mode_temperature = from->thinking ? 1.0 : 0.6;
+    kimi_session_options to;
+    kimi_session_options_init(&to);
+    to.seed = reply->seed = next_seed(chat);
+    to.max_tokens = from->max_tokens;
+    to.temperature = (float)(from->temperature >= 0 ? from->temperature : mode_temperature);
+    to.top_p = (float)from->top_p;
+    to.draft_budget = from->draft_budget;
+    return kimi_session_set_options(chat->session, &to, &reply->error);
+}
+
+static kimi_status append(const struct chat *chat, const struct text *request, kimi_error *error) {
+    const struct options *o = &chat->options;
+    if (request == NULL) return kimi_session_append(chat->session, o->tokens, o->n_tokens, error);
+    return kimi_session_append_chat(chat->session, request->data, request->len, error);
+}
+
+static void show_answer(struct reply *reply, const char *text, size_t n) {
+    text_add(&reply->answer, text, n);
+    screen_reply(text, n);
+}
+
+/* The reasoning ends at </think>, or where the model calls a tool without it. */
+static void show_reasoning(struct reply *reply, const struct screen *screen, const char *text,
+                           size_t n) {
+    static const char think_end[] = "</think>", tools[] = "<|tool_calls_section_begin|>";
+    const char *end = memmem(text, n, think_end, sizeof think_end - 1);
+    const char *answer = end == NULL ? NULL : end + sizeof think_end - 1;
+    if (end == NULL) end = answer = memmem(text, n, tools, sizeof tools - 1);
+    if (end == NULL) end = text + n;
+    screen_reasoning(screen, text, (size_t)(end - text));
+    reply->n_reasoning += (size_t)(end - text);
+    if (answer == NULL) return;
+    reply->in_reasoning = 0;
+    if (reply->n_reasoning > 0) screen_reasoning(screen, "\n\n", 2);
+    show_answer(reply, answer, n - (size_t)(answer - text));
+}
+
+static void show_tokens(const struct reply *reply, const kimi_step *step) {
+    char id[16];
+    for (size_t i = 0; i < step->n_tokens; i++) {
+        const char *comma = reply->generated_tokens + i > 0 ? "," : "";
+        screen_reply(id, (size_t)snprintf(id, sizeof id, "%s%" PRId32, comma, step->tokens[i]));
+    }
+}
+
+static void show_step(struct chat *chat, struct reply *reply, const kimi_step *step) {
+    screen_end_progress(&chat->screen);
+    if (step->phase == KIMI_PHASE_PREFILL)
+        screen_progress(&chat->screen, "reading the prompt", step->prompt_done, step->prompt_total);
+    else if (chat->options.tokens != NULL)
+        show_tokens(reply, step);
+    else if (reply->in_reasoning)
+        show_reasoning(reply, &chat->screen, step->text, step->text_len);
+    else
+        show_answer(reply, step->text, step->text_len);
+}
+
+/* begin is when the reply was asked for. */
+static void count_step(struct reply *reply, const kimi_step *step, double begin) {
+    const double elapsed = now() - begin;
+    reply->finish_reason = step->finish_reason;
+    reply->prompt_tokens = step->prompt_total;
+    if (reply->generated_tokens == 0) {
+        reply->prompt_s = elapsed;
+    } else {
+        reply->decode_s = elapsed - reply->prompt_s;
+        reply->steps++;
+    }
+    reply->generated_tokens += step->n_tokens;
+    reply->drafted += step->draft_nodes;
+    reply->accepted += step->draft_accepted;
+}
+
+/* Both kinds of output end with a line feed, unless there is none. */
+static void end_lines(const struct chat *chat, const struct reply *reply) {
+    const struct text *answer = &reply->answer;
+    if (reply->in_reasoning && reply->n_reasoning > 0) screen_reasoning(&chat->screen, "\n", 1);
+    if (chat->options.tokens != NULL ? reply->generated_tokens > 0
+                                     : answer->len > 0 && answer->data[answer->len - 1] != '\n')
+        screen_reply("\n", 1);
+}
+
+struct reply reply_run(struct chat *chat, const struct text *request) {
+    struct reply reply = {0};
+    kimi_step step;
+    const double begin = now();
+    kimi_step_init(&step);
+    kimi_error_init(&reply.error);
+    reply.in_reasoning = chat->options.thinking;
+    reply.prompt_was_new = chat->n_replies == 0;
+    if (set_options(chat, &reply) != KIMI_OK || append(chat, request, &reply.error) != KIMI_OK)
+        return reply;
+    chat->n_replies++;
+    interrupt_arm(chat->session);
+    while (step.phase != KIMI_PHASE_FINISHED &&
+           kimi_decode_step(chat->session, &step, &reply.error) == KIMI_OK) {
+        show_step(chat, &reply, &step);
+        count_step(&reply, &step, begin);
+    }
+    interrupt_disarm();
+    screen_end_progress(&chat->screen);
+    end_lines(chat, &reply);
+    return reply;
+}
+
+int reply_outcome(const struct reply *reply) {
+    if (reply->error.status != KIMI_OK) return EXIT_ERROR;
+    if (reply->finish_reason == KIMI_FINISH_LENGTH) return EXIT_LENGTH;
+    if (reply->finish_reason == KIMI_FINISH_CANCELLED) return EXIT_CANCELLED;
+    return EXIT_STOP;
+}
+
+const char *reply_finish(const struct reply *reply) {
+    if (reply->error.status != KIMI_OK) return "error";
+    switch (reply->finish_reason) {
+        case KIMI_FINISH_STOP:
+            return "stop";
+        case KIMI_FINISH_LENGTH:
+            return "length";
+        case KIMI_FINISH_CANCELLED:
+            return "cancelled";
+        case KIMI_FINISH_TOOL_CALLS:
+            return "tool_calls";
+        default:
+            return "other";
+    }
+}

@@ -1,0 +1,35 @@
+/* One reply: generated step by step, shown as it comes, and measured. */
+#ifndef KIMI_CHAT_REPLY_H
+#define KIMI_CHAT_REPLY_H
+
+#include <kimi/kimi.h>
+#include <stdint.h>
+
+#include "chat.h"
+#include "text.h"
+
+struct reply {
+    kimi_error error;       /* status other than KIMI_OK: the reply failed */
+    uint32_t finish_reason; /* KIMI_FINISH_* */
+    int in_reasoning;       /* its end has not come yet */
+    uint64_t n_reasoning;   /* bytes */
+    struct text answer;     /* what comes after the reasoning */
+
+    uint64_t seed;
+    uint64_t prompt_tokens, generated_tokens;
+    uint64_t steps, drafted, accepted; /* of the steps after the prompt */
+    double prompt_s, decode_s;         /* seconds to the first token, and from there to the last */
+    int prompt_was_new;                /* nothing of it was kept from an earlier reply */
+};
+
+/* Replies to a request (see conversation.h) or, where request is NULL, to --raw-tokens. The caller
+ * frees the reply's answer. */
+struct reply reply_run(struct chat *chat, const struct text *request);
+
+/* The exit status that tells how the reply ended. */
+int reply_outcome(const struct reply *reply);
+
+/* The name of its finish_reason. */
+const char *reply_finish(const struct reply *reply);
+
+#endif
