@@ -50,6 +50,10 @@ void kimi_session_options_init_sized(kimi_session_options *options, size_t size)
     init(options, size, default_session_options());
 }
 
+void kimi_session_statistics_init_sized(kimi_session_statistics *statistics, size_t size) noexcept {
+    init(statistics, size, kimi_session_statistics{});
+}
+
 void kimi_step_init_sized(kimi_step *step, size_t size) noexcept {
     init(step, size, kimi_step{});
 }

@@ -33,6 +33,8 @@ SessionOptions read_options(const kimi_session_options *in) {
     SessionOptions out;
     out.sampling = {o.seed, o.temperature, o.top_p, o.min_p, o.top_k};
     out.max_tokens = o.max_tokens;
+    out.draft_budget = o.draft_budget;
+    out.draft_chain = o.draft_mode == KIMI_DRAFT_CHAIN;
     out.ignore_stop = (o.flags & KIMI_IGNORE_STOP) != 0;
     return out;
 }
@@ -90,15 +92,18 @@ void write_step(const Session &session, void *out, std::size_t size) {
     step.text_len = session.text().size();
     step.prompt_done = result.prompt_done;
     step.prompt_total = result.prompt_total;
+    step.draft_nodes = result.draft_nodes;
+    step.draft_accepted = result.draft_accepted;
     write_struct(out, size, step);
 }
 
-// The element size of a caller's array of steps.
-std::size_t step_size(const kimi_step *out) {
+// The size of a result that the caller initialised.
+template <typename T>
+std::size_t result_size(const T *out) {
     const std::size_t size = not_null(out, "out").struct_size;
-    if (size < sizeof(kimi_step))
-        fail(KIMI_INVALID_ARGUMENT, "out.struct_size is ", size, ", must be at least ",
-             sizeof(kimi_step), ": initialise the struct with kimi_step_init");
+    if (size < sizeof(T))
+        fail(KIMI_INVALID_ARGUMENT, "out.struct_size is ", size, ", must be at least ", sizeof(T),
+             ": initialise the struct with its init macro");
     return size;
 }
 
@@ -150,7 +155,7 @@ kimi_status kimi_decode_batch(kimi_session *const *sessions, size_t n, kimi_step
                               kimi_error *error) noexcept {
     return guarded(error, [&] {
         if (n == 0) return;
-        const std::size_t size = step_size(out);
+        const std::size_t size = result_size(out);
         const InUse held(sessions, n);
         Engine &engine = held.session().engine();
         for (const Session *session : held.batch())
@@ -163,6 +168,29 @@ kimi_status kimi_decode_batch(kimi_session *const *sessions, size_t n, kimi_step
         for (const Session *session : held.batch())
             if (session->result().status != KIMI_OK)
                 throw Error{session->result().status, session->result().error};
+    });
+}
+
+kimi_status kimi_session_stats(kimi_session *session, kimi_session_statistics *out,
+                               kimi_error *error) noexcept {
+    return guarded(error, [&] {
+        const std::size_t size = result_size(out);
+        const InUse held(session);
+        const SessionStats &stats = held.session().stats();
+        kimi_session_statistics result = {};
+        result.steps = stats.steps;
+        result.committed = stats.committed;
+        result.drafted = stats.drafted;
+        result.accepted = stats.accepted;
+        static_assert(KIMI_MAX_DRAFT_DEPTH == kMaxTreeNodes);
+        std::copy(stats.offered.begin(), stats.offered.end(), result.offered_at);
+        std::copy(stats.accepted_at.begin(), stats.accepted_at.end(), result.accepted_at);
+        result.draft_seconds = stats.draft;
+        result.tree_seconds = stats.tree;
+        result.verify_seconds = stats.verify;
+        result.accept_seconds = stats.accept;
+        result.compact_seconds = stats.compact;
+        write_struct(out, size, result);
     });
 }
 

@@ -140,6 +140,22 @@ typedef struct kimi_step {
     uint32_t draft_accepted; /* of these, committed */
 } kimi_step;
 
+enum { KIMI_MAX_DRAFT_DEPTH = 63 };
+
+/* What a session's decode steps did since it was created. Times are in seconds; a pass that served
+ * several sessions counts for each of them. */
+typedef struct kimi_session_statistics {
+    size_t struct_size;
+    uint64_t steps;     /* decode steps */
+    uint64_t committed; /* tokens they committed */
+    uint64_t drafted;   /* drafted tokens they verified */
+    uint64_t accepted;  /* of these, committed */
+    /* By depth d at [d - 1]: steps whose tree reached it, and steps that accepted a token there. */
+    uint64_t offered_at[KIMI_MAX_DRAFT_DEPTH];
+    uint64_t accepted_at[KIMI_MAX_DRAFT_DEPTH];
+    double draft_seconds, tree_seconds, verify_seconds, accept_seconds, compact_seconds;
+} kimi_session_statistics;
+
 /* Set defaults. Use the macros, so that a program keeps the struct size it was compiled with. */
 KIMI_API void kimi_error_init_sized(kimi_error *error, size_t size) KIMI_NOEXCEPT;
 KIMI_API void kimi_engine_options_init_sized(kimi_engine_options *options,
@@ -147,13 +163,15 @@ KIMI_API void kimi_engine_options_init_sized(kimi_engine_options *options,
 KIMI_API void kimi_session_options_init_sized(kimi_session_options *options,
                                               size_t size) KIMI_NOEXCEPT;
 KIMI_API void kimi_step_init_sized(kimi_step *step, size_t size) KIMI_NOEXCEPT;
+KIMI_API void kimi_session_statistics_init_sized(kimi_session_statistics *statistics,
+                                                 size_t size) KIMI_NOEXCEPT;
 #define kimi_error_init(p) kimi_error_init_sized((p), sizeof *(p))
 #define kimi_engine_options_init(p) kimi_engine_options_init_sized((p), sizeof *(p))
 #define kimi_session_options_init(p) kimi_session_options_init_sized((p), sizeof *(p))
 #define kimi_step_init(p) kimi_step_init_sized((p), sizeof *(p))
+#define kimi_session_statistics_init(p) kimi_session_statistics_init_sized((p), sizeof *(p))
 
-/* --- Engine
- * ------------------------------------------------------------------------------------------- */
+/* ---- Engine ---- */
 
 /* Loads a deployment: opens and checks the checkpoint, reserves all memory that decoding will need
  * and starts the worker threads. The checkpoint's files stay mapped while the engine lives;
@@ -166,8 +184,7 @@ KIMI_API kimi_status kimi_engine_create(const kimi_engine_options *options, kimi
  * is allowed. Any thread, not from the progress callback. */
 KIMI_API void kimi_engine_destroy(kimi_engine *engine) KIMI_NOEXCEPT;
 
-/* --- Text
- * --------------------------------------------------------------------------------------------- */
+/* ---- Text ---- */
 
 /* Opens the tokenizer of a checkpoint folder; only tiktoken.model is needed, tokenizer_config.json
  * is read where present. Errors: KIMI_NOT_FOUND, KIMI_IO, KIMI_CORRUPT, KIMI_OUT_OF_MEMORY. Any
@@ -206,8 +223,7 @@ KIMI_API kimi_status kimi_chat_render(const kimi_tokenizer *tokenizer, const cha
                                       size_t json_len, char *text, size_t cap, size_t *len,
                                       kimi_error *error) KIMI_NOEXCEPT;
 
-/* --- Sessions
- * ----------------------------------------------------------------------------------------- */
+/* ---- Sessions ---- */
 
 /* A session is one growing sequence of tokens: prompts that are appended and replies that are
  * generated. It keeps the engine alive. options may be NULL for the defaults. */
@@ -253,6 +269,10 @@ KIMI_API kimi_status kimi_decode_step(kimi_session *session, kimi_step *out,
  * KIMI_INVALID_ARGUMENT. */
 KIMI_API kimi_status kimi_decode_batch(kimi_session *const *sessions, size_t n, kimi_step *out,
                                        kimi_error *error) KIMI_NOEXCEPT;
+
+/* Writes the session's statistics. */
+KIMI_API kimi_status kimi_session_stats(kimi_session *session, kimi_session_statistics *out,
+                                        kimi_error *error) KIMI_NOEXCEPT;
 
 /* Ends the reply in progress at its next step with KIMI_FINISH_CANCELLED. Does nothing when no
  * reply is in progress; cleared by append. Any thread that has a hold, and any signal handler: one

@@ -70,9 +70,9 @@ struct Expert {
     Matrix gate, up, down;
 };
 
-// Grouped-query attention of the drafter, and its KV cache. Layers are counted among their kind: full layers keep
-// every token in a twin of the target's page, sliding ones the last ring_slots tokens of a sequence in its
-// ring, at position % ring_slots.
+// Grouped-query attention of the drafter, and its KV cache. Layers are counted among their kind:
+// full layers keep every token in a twin of the target's page, sliding ones the last ring_slots
+// tokens of a sequence in its ring, at position % ring_slots.
 struct DraftShape {
     std::uint32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
     std::uint32_t n_full = 0, n_sliding = 0;
@@ -94,12 +94,14 @@ struct DraftNorms {
     float eps = 0;
 };
 
-// The rows [first_row, first_row + n_rows) of one sequence, at consecutive positions from first_position on.
+// The rows [first_row, first_row + n_rows) of one sequence, at consecutive positions from
+// first_position on.
 struct DraftSequence {
     std::uint32_t first_row = 0, n_rows = 0, first_position = 0;
     std::span<const std::uint32_t> pages;
     std::uint32_t ring = 0;
-    // Context tokens whose KV is written: from here to first_position, in full layers and in the ring.
+    // Context tokens whose KV is written: from here to first_position, in full layers and in the
+    // ring.
     std::uint32_t full_begin = 0, ring_begin = 0;
 };
 
@@ -151,17 +153,19 @@ class Device {
                          std::span<const Expert> experts, Buffer x, std::uint32_t n_rows,
                          Buffer y) = 0;
 
-    // Writes the drafter's context: k and v [rows, kv_heads * head_dim] of committed tokens. Keys are normalised
-    // and rotated (half-split) first.
+    // Writes the drafter's context: k and v [rows, kv_heads * head_dim] of committed tokens. Keys
+    // are normalised and rotated (half-split) first.
     virtual void draft_write(DraftLayerRef layer, const DraftNorms &norms,
-                             std::span<const DraftSequence> sequences, Buffer k, Buffer v, Buffer rope) = 0;
-    // Attention of blocks: the rows of a sequence see each other both ways and the written context before them,
-    // in sliding layers within the window. q [rows, heads * head_dim] and k are normalised and rotated in
-    // place first.
+                             std::span<const DraftSequence> sequences, Buffer k, Buffer v,
+                             Buffer rope) = 0;
+    // Attention of blocks: the rows of a sequence see each other both ways and the written context
+    // before them, in sliding layers within the window. q [rows, heads * head_dim] and k are
+    // normalised and rotated in place first.
     virtual void draft_attend(DraftLayerRef layer, const DraftNorms &norms,
-                              std::span<const DraftSequence> sequences, Buffer q, Buffer k, Buffer v,
-                              Buffer rope, Buffer out) = 0;
-    // The k best tokens of each row by logit, lower id first on ties, and their log-softmax, [rows, k].
+                              std::span<const DraftSequence> sequences, Buffer q, Buffer k,
+                              Buffer v, Buffer rope, Buffer out) = 0;
+    // The k best tokens of each row by logit, lower id first on ties, and their log-softmax, [rows,
+    // k].
     virtual void top_k(Buffer logits, std::uint32_t vocab, std::uint32_t n_rows, std::uint32_t k,
                        std::int32_t *tokens, double *log_probability) = 0;
 

@@ -41,7 +41,10 @@ Deployment convert(const fbs::DeploymentT &in, const std::string &path) {
         out.kv_type = static_cast<Deployment::KvType>(in.kv->type);
         out.kv_capacity_tokens = in.kv->capacity_tokens;
     }
-    if (in.speculation) out.max_nodes = in.speculation->max_nodes;
+    if (in.speculation) {
+        out.max_nodes = in.speculation->max_nodes;
+        out.draft_sessions = in.speculation->sessions;
+    }
     if (in.numeric) {
         if (in.numeric->qk_latent_norm_eps)
             out.qk_latent_norm_eps = *in.numeric->qk_latent_norm_eps;
@@ -68,7 +71,10 @@ class Check {
             in_range("kv.capacity_tokens", d_.kv->capacity_tokens, 0, std::uint64_t{1} << 34);
             in_range("kv.page_tokens", d_.kv->page_tokens, 64, 64);
         }
-        if (d_.speculation) in_range("speculation.max_nodes", d_.speculation->max_nodes, 0, 63);
+        if (d_.speculation) {
+            in_range("speculation.max_nodes", d_.speculation->max_nodes, 0, 63);
+            in_range("speculation.sessions", d_.speculation->sessions, 0, 4096);
+        }
         if (d_.numeric) {
             in_range("numeric.qk_latent_norm_eps", d_.numeric->qk_latent_norm_eps, 0, 1);
             in_range("numeric.rope_attention_factor", d_.numeric->rope_attention_factor, 0, 100);

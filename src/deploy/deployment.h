@@ -21,6 +21,7 @@ struct Deployment {
     KvType kv_type = KvType::bf16;
     std::uint64_t kv_capacity_tokens = 0;
     std::uint32_t max_nodes = 63;
+    std::uint32_t draft_sessions = 16;
     std::optional<float> qk_latent_norm_eps, rope_attention_factor;
 };
 

@@ -10,16 +10,22 @@ namespace kimi {
 Session::Session(std::shared_ptr<Engine> engine, const SessionOptions &options)
     : engine_(std::move(engine)), options_(options), next_options_(options) {
     tokens_.reserve(engine_->context_limit());
-    pages_.reserve(pages_for(engine_->context_limit()));
+    pages_.reserve(pages_for(engine_->context_limit() + kMaxTreeNodes));
     text_.reserve(4096);
+    draft_context_ = engine_->take_draft_context();
 }
 
 Session::~Session() {
     drop_kv_behind(0);
+    if (draft_context_) engine_->return_draft_context(*draft_context_);
 }
 
 void Session::drop_kv_behind(std::uint32_t n_tokens) {
     n_cached_ = std::min(n_cached_, n_tokens);
+    if (draft_context_) {
+        draft_context_->full_begin = std::min(draft_context_->full_begin, n_cached_);
+        draft_context_->ring_begin = std::min(draft_context_->ring_begin, n_cached_);
+    }
     engine_->release_pages(pages_, n_cached_);
 }
 
@@ -81,6 +87,7 @@ bool Session::begin_step() {
     text_.clear();
     result_.status = KIMI_OK;
     result_.error.clear();
+    result_.draft_nodes = result_.draft_accepted = 0;
     if (result_.phase == KIMI_PHASE_FINISHED) return false;
     if (cancelled_.load(std::memory_order_relaxed)) {
         finish(KIMI_FINISH_CANCELLED);
@@ -94,15 +101,33 @@ void Session::processed(std::uint32_t n) {
     result_.prompt_done = std::min<std::uint64_t>(n_cached_, result_.prompt_total);
 }
 
-void Session::commit(std::int32_t token) {
+std::uint64_t Session::tokens_left() const {
+    const std::uint64_t room = engine_->context_limit() - tokens_.size();
+    if (options_.max_tokens == 0) return room;
+    return std::min(room, options_.max_tokens - (tokens_.size() - reply_begin_));
+}
+
+bool Session::commit(std::int32_t token) {
     tokens_.push_back(token);
     ++n_committed_;
     result_.phase = KIMI_PHASE_DECODE;
     const bool stop = !options_.ignore_stop && engine_->is_stop(token);
     if (!stop) utf8_.push(engine_->token_text(token), text_);
-    const bool full = tokens_.size() == engine_->context_limit() ||
-                      tokens_.size() - reply_begin_ == options_.max_tokens;
-    if (stop || full) finish(stop ? KIMI_FINISH_STOP : KIMI_FINISH_LENGTH);
+    if (stop || tokens_left() == 0) finish(stop ? KIMI_FINISH_STOP : KIMI_FINISH_LENGTH);
+    return result_.phase == KIMI_PHASE_DECODE;
+}
+
+void Session::drafted(const DraftTree &tree, std::uint32_t n_accepted) {
+    result_.draft_nodes = tree.n;
+    result_.draft_accepted = n_accepted;
+    ++stats_.steps;
+    stats_.drafted += tree.n;
+    stats_.accepted += n_accepted;
+    std::uint32_t deepest = 0;
+    for (std::uint32_t i = 0; i < tree.n; ++i)
+        deepest = std::max<std::uint32_t>(deepest, tree.depth[i]);
+    for (std::uint32_t d = 0; d < deepest; ++d) ++stats_.offered[d];
+    for (std::uint32_t d = 0; d < n_accepted; ++d) ++stats_.accepted_at[d];
 }
 
 void Session::fail(kimi_status status, std::string text) {

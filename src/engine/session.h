@@ -4,11 +4,14 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "engine/session_stats.h"
 #include "kimi/kimi.h"
+#include "spec/budget.h"
 #include "spec/sampler.h"
 #include "text/utf8.h"
 
@@ -19,6 +22,8 @@ class Engine;
 struct SessionOptions {
     SamplingOptions sampling;
     std::uint32_t max_tokens = 0;  // 0: up to the context limit
+    std::uint32_t draft_budget = KIMI_AUTO;
+    bool draft_chain = false;
     bool ignore_stop = false;
 };
 
@@ -29,6 +34,14 @@ struct StepResult {
     std::uint32_t phase = KIMI_PHASE_FINISHED;
     std::uint32_t finish_reason = KIMI_FINISH_NONE;
     std::uint64_t prompt_done = 0, prompt_total = 0;
+    std::uint32_t draft_nodes = 0, draft_accepted = 0;
+};
+
+// Which of the cached tokens the drafter has its own keys and values of: from full_begin on in full
+// layers, from ring_begin on in the ring.
+struct DraftContext {
+    std::uint32_t ring;
+    std::uint32_t full_begin = 0, ring_begin = 0;
 };
 
 // The caller serialises all calls but cancel().
@@ -52,20 +65,31 @@ class Session {
     }
     const std::string &text() const { return text_; }
     const StepResult &result() const { return result_; }
+    const SessionStats &stats() const { return stats_; }
 
-    // --- For the engine's step ---
+    // --- For the scheduler ---
 
     // Starts a step; false where there is nothing to compute.
     bool begin_step();
+    const SessionOptions &options() const { return options_; }
     // Tokens that have no KV yet, the first at slot n_cached().
     std::span<const std::int32_t> pending() const { return std::span(tokens_).subspan(n_cached_); }
     std::uint32_t n_cached() const { return n_cached_; }
+    std::uint64_t n_tokens() const { return tokens_.size(); }
+    // Tokens that may still be committed to this reply, at least 1 while it goes on.
+    std::uint64_t tokens_left() const;
     std::vector<std::uint32_t> &pages() { return pages_; }
-    const SessionOptions &options() const { return options_; }
-    std::uint64_t next_position() const { return tokens_.size(); }
-    // n more tokens have their KV.
+    std::optional<DraftContext> &draft_context() { return draft_context_; }
+    const std::optional<DraftContext> &draft_context() const { return draft_context_; }
+    BudgetPolicy &budget_policy() { return budget_policy_; }
+    SessionStats &stats() { return stats_; }
+
+    // n more tokens have their KV, the drafter's included.
     void processed(std::uint32_t n);
-    void commit(std::int32_t token);
+    // False when this token ended the reply.
+    bool commit(std::int32_t token);
+    // A decode step verified this tree.
+    void drafted(const DraftTree &tree, std::uint32_t n_accepted);
     // Ends the step with an error. KIMI_BUSY leaves the reply as it is, everything else ends it.
     void fail(kimi_status status, std::string text);
 
@@ -80,11 +104,14 @@ class Session {
     std::vector<std::int32_t> tokens_;
     std::vector<std::uint32_t> pages_;  // block table
     std::uint32_t n_cached_ = 0;        // tokens whose KV is written
-    std::uint64_t reply_begin_ = 0;     // tokens before the reply: its prompt
-    std::size_t n_committed_ = 0;       // by the last step
+    std::optional<DraftContext> draft_context_;
+    std::uint64_t reply_begin_ = 0;  // tokens before the reply: its prompt
+    std::size_t n_committed_ = 0;    // by the last step
     Utf8Stream utf8_;
     std::string text_;
     StepResult result_;
+    BudgetPolicy budget_policy_;
+    SessionStats stats_;
     std::atomic<bool> cancelled_{false};
 };
 

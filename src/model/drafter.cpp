@@ -7,8 +7,8 @@
 
 namespace kimi {
 
-Drafter::Drafter(Device &device, const DrafterConfig &config, const DrafterWeights &weights, Target &target,
-                 std::uint32_t max_rows, float amplitude)
+Drafter::Drafter(Device &device, const DrafterConfig &config, const DrafterWeights &weights,
+                 Target &target, std::uint32_t max_rows, float amplitude)
     : d_(device),
       c_(config),
       w_(weights),
@@ -42,8 +42,14 @@ std::uint32_t Drafter::width() const {
 DraftShape Drafter::shape(std::uint32_t n_rings) const {
     const auto n_sliding =
         static_cast<std::uint32_t>(std::count(c_.sliding.begin(), c_.sliding.end(), true));
-    return {c_.n_heads, c_.n_kv_heads, c_.head_dim, c_.n_layers() - n_sliding, n_sliding, c_.window,
-            c_.window + c_.block_size, n_rings};
+    return {c_.n_heads,
+            c_.n_kv_heads,
+            c_.head_dim,
+            c_.n_layers() - n_sliding,
+            n_sliding,
+            c_.window,
+            c_.window + c_.block_size,
+            n_rings};
 }
 
 DraftLayerRef Drafter::layer_ref(std::uint32_t index) const {

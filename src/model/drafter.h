@@ -1,8 +1,8 @@
 // The DFlash drafter: one pass proposes the tokens after the root.
 //
-// Its input is the block [root, mask, ..., mask]; the mask at offset j predicts the token at position
-// root + j. Its context are features of the target: the outputs of some layers for every token before the
-// root. Their keys and values are computed once, when a token is committed.
+// Its input is the block [root, mask, ..., mask]; the mask at offset j predicts the token at
+// position root + j. Its context are features of the target: the outputs of some layers for every
+// token before the root. Their keys and values are computed once, when a token is committed.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace kimi {
 
-// A sequence that is drafted for: root is its last committed token, at position `sequence.first_position`;
-// first_row and n_rows are set by the drafter.
+// A sequence that is drafted for: root is its last committed token, at position
+// `sequence.first_position`; first_row and n_rows are set by the drafter.
 struct DraftRequest {
     std::int32_t root = 0;
     DraftSequence sequence;
@@ -30,10 +30,10 @@ struct DraftExtension {
 
 class Drafter {
   public:
-    // Passes cover at most max_rows rows of context, or max_rows / block_size blocks. amplitude replaces YaRN's
-    // where it is positive.
-    Drafter(Device &device, const DrafterConfig &config, const DrafterWeights &weights, Target &target,
-            std::uint32_t max_rows, float amplitude);
+    // Passes cover at most max_rows rows of context, or max_rows / block_size blocks. amplitude
+    // replaces YaRN's where it is positive.
+    Drafter(Device &device, const DrafterConfig &config, const DrafterWeights &weights,
+            Target &target, std::uint32_t max_rows, float amplitude);
 
     std::uint32_t block_size() const { return c_.block_size; }
     std::uint32_t max_blocks() const { return max_rows_ / c_.block_size; }
@@ -67,14 +67,14 @@ class Drafter {
     std::vector<std::uint32_t> positions_, rows_;
     std::vector<DraftSequence> sequences_;
 
-    Buffer features_;      // [rows, taps * hidden] of the committed rows
-    Buffer context_;       // [rows, hidden]
-    Buffer x_, a_, y_;     // [rows, hidden]
-    Buffer rope_;          // [rows, head_dim]
-    Buffer q_, o_;         // [rows, heads * head_dim]
-    Buffer k_, v_;         // [rows, kv heads * head_dim]
-    Buffer gate_, up_;     // [rows, width]
-    Buffer logits_;        // [rows, vocab]
+    Buffer features_;   // [rows, taps * hidden] of the committed rows
+    Buffer context_;    // [rows, hidden]
+    Buffer x_, a_, y_;  // [rows, hidden]
+    Buffer rope_;       // [rows, head_dim]
+    Buffer q_, o_;      // [rows, heads * head_dim]
+    Buffer k_, v_;      // [rows, kv heads * head_dim]
+    Buffer gate_, up_;  // [rows, width]
+    Buffer logits_;     // [rows, vocab]
 };
 
 }  // namespace kimi

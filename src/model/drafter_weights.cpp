@@ -39,8 +39,8 @@ std::vector<bool> read_layer_types(const FieldReader &config, std::uint32_t n_la
         sliding.push_back(type.text == "sliding_attention");
     }
     if (sliding.size() != n_layers)
-        config.fail(KIMI_CORRUPT, "layer_types", "has ", sliding.size(), " entries, num_hidden_layers is ",
-                    n_layers);
+        config.fail(KIMI_CORRUPT, "layer_types", "has ", sliding.size(),
+                    " entries, num_hidden_layers is ", n_layers);
     return sliding;
 }
 
@@ -69,8 +69,9 @@ DrafterConfig read_drafter_config(const std::string &path, const ModelConfig &ta
     out.head_dim = config.count("head_dim", 1, 1024);
     out.width = config.count("intermediate_size", 1, 1U << 20);
     if (out.head_dim % 32 != 0 || out.width % 32 != 0)
-        config.fail(KIMI_UNSUPPORTED, "head_dim", "and intermediate_size must be multiples of 32, are ",
-                    out.head_dim, " and ", out.width);
+        config.fail(KIMI_UNSUPPORTED, "head_dim",
+                    "and intermediate_size must be multiples of 32, are ", out.head_dim, " and ",
+                    out.width);
     out.block_size = config.count("block_size", 2, 64);
     out.rms_eps = static_cast<float>(config.number("rms_norm_eps", 0, 1));
     out.yarn = read_yarn(config);
@@ -86,7 +87,8 @@ DrafterConfig read_drafter_config(const std::string &path, const ModelConfig &ta
 DrafterWeights load_drafter_weights(Checkpoint &files, const DrafterConfig &c) {
     const auto matrix = [&](const std::string &name, std::uint32_t rows, std::uint32_t cols) {
         return Matrix{WeightType::bf16, rows, cols,
-                      files.take(name + ".weight", DType::bf16, {rows, cols}).data, std::size_t{cols} * 2};
+                      files.take(name + ".weight", DType::bf16, {rows, cols}).data,
+                      std::size_t{cols} * 2};
     };
     const auto vector = [&](const std::string &name, std::uint32_t n) {
         return Vector{n, files.take(name + ".weight", DType::bf16, {n}).data};
@@ -105,9 +107,10 @@ DrafterWeights load_drafter_weights(Checkpoint &files, const DrafterConfig &c) {
         l.k = matrix(p + "self_attn.k_proj", kv_dim, c.hidden);
         l.v = matrix(p + "self_attn.v_proj", kv_dim, c.hidden);
         l.o = matrix(p + "self_attn.o_proj", c.hidden, q_dim);
-        l.norms = {vector(p + "self_attn.q_norm", c.head_dim), vector(p + "self_attn.k_norm", c.head_dim),
-                   c.rms_eps};
-        l.mlp = {matrix(p + "mlp.gate_proj", c.width, c.hidden), matrix(p + "mlp.up_proj", c.width, c.hidden),
+        l.norms = {vector(p + "self_attn.q_norm", c.head_dim),
+                   vector(p + "self_attn.k_norm", c.head_dim), c.rms_eps};
+        l.mlp = {matrix(p + "mlp.gate_proj", c.width, c.hidden),
+                 matrix(p + "mlp.up_proj", c.width, c.hidden),
                  matrix(p + "mlp.down_proj", c.hidden, c.width)};
         w.layers.push_back(l);
     }

@@ -23,9 +23,9 @@ struct DrafterConfig {
     std::uint32_t n_layers() const { return static_cast<std::uint32_t>(sliding.size()); }
 };
 
-// Reads a drafter's config.json and checks that it was made for this target: hidden size, vocabulary, layers.
-// Throws KIMI_CORRUPT, KIMI_UNSUPPORTED or, for another target's drafter, KIMI_INVALID_ARGUMENT with the field and
-// both values.
+// Reads a drafter's config.json and checks that it was made for this target: hidden size,
+// vocabulary, layers. Throws KIMI_CORRUPT, KIMI_UNSUPPORTED or, for another target's drafter,
+// KIMI_INVALID_ARGUMENT with the field and both values.
 DrafterConfig read_drafter_config(const std::string &path, const ModelConfig &target);
 
 struct DrafterLayer {

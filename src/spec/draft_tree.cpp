@@ -12,12 +12,15 @@ struct Candidate {
     std::uint8_t parent, depth, rank;
 };
 
-// Best-first search. The cost of a path is updated from its sibling's or parent's, never summed anew, which
-// fixes how it is rounded.
+// Best-first search. The cost of a path is updated from its sibling's or parent's, never summed
+// anew, which fixes how it is rounded.
 class Search {
   public:
     Search(const DraftLists &lists, std::uint32_t budget, DraftTree &tree)
-        : lists_(lists), budget_(std::min(budget, kMaxTreeNodes)), k_(std::min(lists.k, budget_)), tree_(tree) {}
+        : lists_(lists),
+          budget_(std::min(budget, kMaxTreeNodes)),
+          k_(std::min(lists.k, budget_)),
+          tree_(tree) {}
 
     void run() {
         tree_.n = 0;
@@ -32,7 +35,8 @@ class Search {
             tree_.log_probability[node] = -best.cost;
             rank_[node] = best.rank;
             if (best.rank + 1U < k_) {
-                const double cost = best.cost + value(best.depth, best.rank) - value(best.depth, best.rank + 1U);
+                const double cost =
+                    best.cost + value(best.depth, best.rank) - value(best.depth, best.rank + 1U);
                 push({cost, best.parent, best.depth, static_cast<std::uint8_t>(best.rank + 1)});
             }
             if (best.depth < lists_.depth)
@@ -66,18 +70,20 @@ class Search {
     void push(const Candidate &candidate) {
         if (!std::isfinite(candidate.cost)) return;
         heap_[size_++] = candidate;
-        std::push_heap(heap_, heap_ + size_, [&](const auto &a, const auto &b) { return after(a, b); });
+        std::push_heap(heap_, heap_ + size_,
+                       [&](const auto &a, const auto &b) { return after(a, b); });
     }
     Candidate pop() {
-        std::pop_heap(heap_, heap_ + size_, [&](const auto &a, const auto &b) { return after(a, b); });
+        std::pop_heap(heap_, heap_ + size_,
+                      [&](const auto &a, const auto &b) { return after(a, b); });
         return heap_[--size_];
     }
 
     const DraftLists &lists_;
     std::uint32_t budget_, k_;
     DraftTree &tree_;
-    std::uint8_t rank_[kMaxTreeNodes];       // of each node
-    Candidate heap_[kMaxTreeNodes + 2];      // every node taken adds at most one
+    std::uint8_t rank_[kMaxTreeNodes];   // of each node
+    Candidate heap_[kMaxTreeNodes + 2];  // every node taken adds at most one
     std::uint32_t size_ = 0;
 };
 

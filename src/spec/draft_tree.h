@@ -1,7 +1,8 @@
 // Draft trees: which continuations of the root the target verifies in one pass.
 //
-// Row 0 of the pass is the root, row i > 0 is node i - 1. Nodes are numbered in the order in which the search
-// takes them, likeliest first, so a parent always has a smaller number than its children.
+// Row 0 of the pass is the root, row i > 0 is node i - 1. Nodes are numbered in the order in which
+// the search takes them, likeliest first, so a parent always has a smaller number than its
+// children.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 namespace kimi {
 
-// The best tokens of every offset behind the root and their log-probabilities, [depth, k], best first; offsets
-// are independent of the path that leads to them.
+// The best tokens of every offset behind the root and their log-probabilities, [depth, k], best
+// first; offsets are independent of the path that leads to them.
 struct DraftLists {
     std::uint32_t depth = 0, k = 0;
     std::span<const std::int32_t> token;
@@ -20,11 +21,11 @@ struct DraftLists {
 };
 
 struct DraftTree {
-    std::uint32_t n = 0;                   // nodes
+    std::uint32_t n = 0;  // nodes
     std::int32_t token[kMaxTreeNodes];
-    std::uint8_t parent[kMaxTreeNodes];    // row of the parent: 0 is the root
-    std::uint8_t depth[kMaxTreeNodes];     // 1 and up
-    double log_probability[kMaxTreeNodes]; // of the path, by the drafter
+    std::uint8_t parent[kMaxTreeNodes];     // row of the parent: 0 is the root
+    std::uint8_t depth[kMaxTreeNodes];      // 1 and up
+    double log_probability[kMaxTreeNodes];  // of the path, by the drafter
 
     // The row itself and its ancestors, root included, as bits of rows.
     std::uint64_t ancestors(std::uint32_t row) const {
@@ -40,9 +41,10 @@ struct DraftTree {
     }
 };
 
-// DDTree (arXiv 2604.12989): best-first search over paths by their summed log-probability, up to `budget`
-// nodes. On equal sums the path with the lexicographically smaller ranks comes first. Offsets whose
-// probabilities are not finite end the paths. Takes O(budget log budget) steps and allocates nothing.
+// DDTree (arXiv 2604.12989): best-first search over paths by their summed log-probability, up to
+// `budget` nodes. On equal sums the path with the lexicographically smaller ranks comes first.
+// Offsets whose probabilities are not finite end the paths. Takes O(budget log budget) steps and
+// allocates nothing.
 void build_draft_tree(const DraftLists &lists, std::uint32_t budget, DraftTree &tree);
 
 // The path of the best token of every offset.

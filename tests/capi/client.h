@@ -10,7 +10,9 @@
 
 namespace client {
 
-inline std::string nano() { return KIMI_MODELS "/nano-k2/deployment.json"; }
+inline std::string nano() {
+    return KIMI_MODELS "/nano-k2/deployment.json";
+}
 
 struct Destroy {
     void operator()(kimi_engine *engine) const { kimi_engine_destroy(engine); }

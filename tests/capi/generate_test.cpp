@@ -31,7 +31,8 @@ TEST_CASE("generate: every greedy continuation equals the reference") {
 TEST_CASE("generate: KV type, chunk size and threads do not change the tokens") {
     const auto goldens = kimi::test::golden_replies();
     const kimi::test::TempDir dir;
-    for (const char *fields : {R"(, "kv": {"type": "f32"})", R"(, "prefill_chunk": 7)", R"(, "threads": 5)"}) {
+    for (const char *fields :
+         {R"(, "kv": {"type": "f32"})", R"(, "prefill_chunk": 7)", R"(, "threads": 5)"}) {
         CAPTURE(fields);
         const client::Engine engine = client::load(deployment(dir, fields));
         for (std::size_t i = 0; i < goldens.size(); i += 5) {
@@ -42,7 +43,8 @@ TEST_CASE("generate: KV type, chunk size and threads do not change the tokens") 
     }
 }
 
-TEST_CASE("generate: the step that ends the prompt commits one token, and progress counts the prompt") {
+TEST_CASE(
+    "generate: the step that ends the prompt commits one token, and progress counts the prompt") {
     const kimi::test::TempDir dir;
     const client::Engine engine = client::load(deployment(dir, R"(, "prefill_chunk": 10)"));
     const client::Session session = client::open(engine.get());
@@ -148,7 +150,8 @@ TEST_CASE("generate: cancel ends the reply at the next step and is cleared by ap
 
 TEST_CASE("generate: a full KV cache is busy, and the reply goes on when pages are free again") {
     const kimi::test::TempDir dir;
-    const client::Engine engine = client::load(deployment(dir, R"(, "kv": {"capacity_tokens": 192})"));
+    const client::Engine engine =
+        client::load(deployment(dir, R"(, "kv": {"capacity_tokens": 192})"));
     kimi_session_options options = client::greedy();
     options.flags = KIMI_IGNORE_STOP;
     options.max_tokens = 100;
@@ -167,7 +170,8 @@ TEST_CASE("generate: a full KV cache is busy, and the reply goes on when pages a
     CHECK(status == KIMI_BUSY);
     CHECK(s.status == KIMI_BUSY);
     CHECK(s.finish_reason == KIMI_FINISH_NONE);
-    CHECK(std::string(error.message) == "the KV cache has 0 free pages of 3, 1 more are needed for 65 tokens");
+    CHECK(std::string(error.message) ==
+          "the KV cache has 0 free pages of 3, 1 more are needed for 65 tokens");
     CHECK(tokens.size() == 5);
     big.reset();
     const Reply rest = client::finish(small.get());

@@ -19,8 +19,9 @@ inline std::vector<GoldenReply> golden_replies() {
         return tokens;
     };
     for (const Json &c : read_json(data("nano-k2/generate.json")).items)
-        out.push_back({c.find("name")->text, c.find("text")->text, c.find("reply")->text, ids(*c.find("prompt")),
-                       ids(*c.find("tokens")), static_cast<std::uint32_t>(c.find("limit")->real)});
+        out.push_back({c.find("name")->text, c.find("text")->text, c.find("reply")->text,
+                       ids(*c.find("prompt")), ids(*c.find("tokens")),
+                       static_cast<std::uint32_t>(c.find("limit")->real)});
     REQUIRE(!out.empty());
     return out;
 }

@@ -62,7 +62,8 @@ TEST_CASE("drafter: context that was never written is not read") {
         std::vector<std::int32_t> changed(ids);
         std::vector<std::uint32_t> rows(Harness::kMaxRows);
         std::iota(rows.begin(), rows.end(), 0U);
-        // Context of other tokens in the first 500 positions, then the target's own states of the real ones.
+        // Context of other tokens in the first 500 positions, then the target's own states of the
+        // real ones.
         std::fill_n(changed.begin(), 500, other);
         harness.prompt_with_context(std::span(changed).first(500), 250);
         harness.prompt(std::span(ids).first(500), 250);
@@ -72,7 +73,8 @@ TEST_CASE("drafter: context that was never written is not read") {
         DraftRequest request{300, harness.context(position)};
         request.sequence.full_begin = request.sequence.ring_begin = 500;
         harness.drafter->draft({&request, 1});
-        return std::vector<float>(harness.drafter->logits(0, 1).begin(), harness.drafter->logits(0, 1).end());
+        return std::vector<float>(harness.drafter->logits(0, 1).begin(),
+                                  harness.drafter->logits(0, 1).end());
     };
     CHECK(drafted(300) == drafted(301));
 }

@@ -4,8 +4,8 @@
 #include "model/harness.h"
 
 using namespace kimi;
-using test::Harness;
 using test::Goldens;
+using test::Harness;
 
 TEST_CASE("forward: last-position logits agree with the reference") {
     const Goldens goldens;

@@ -15,7 +15,8 @@ namespace kimi::test {
 class Goldens {
   public:
     Goldens()
-        : file_(data("nano-k2/forward.safetensors")), json_(read_json(data("nano-k2/forward.json"))) {
+        : file_(data("nano-k2/forward.safetensors")),
+          json_(read_json(data("nano-k2/forward.json"))) {
         tensors_ = read_safetensors(file_);
     }
     const std::vector<Json> &prompts() const { return json_.find("prompts")->items; }

@@ -39,7 +39,8 @@ struct Harness {
           drafter_weights(load_drafter_weights(drafter_checkpoint, drafter_config)),
           target(std::make_unique<Target>(*device, config, weights, kMaxRows, kMaxRows,
                                           drafter_config.taps)),
-          drafter(std::make_unique<Drafter>(*device, drafter_config, drafter_weights, *target, kMaxRows, 0.0f)),
+          drafter(std::make_unique<Drafter>(*device, drafter_config, drafter_weights, *target,
+                                            kMaxRows, 0.0f)),
           pages(kContext / kPageTokens) {
         // Not in order, so that a mistake in the block table shows.
         std::iota(pages.rbegin(), pages.rend(), 0U);

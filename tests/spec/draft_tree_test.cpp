@@ -34,7 +34,8 @@ Lists top(const std::vector<std::vector<float>> &logits, std::uint32_t k) {
     return out;
 }
 
-std::vector<std::vector<float>> random_logits(std::uint32_t depth, std::uint32_t vocab, float scale) {
+std::vector<std::vector<float>> random_logits(std::uint32_t depth, std::uint32_t vocab,
+                                              float scale) {
     std::mt19937 random(depth * 1000 + vocab);
     std::normal_distribution<float> normal(0, scale);
     std::vector<std::vector<float>> logits(depth, std::vector<float>(vocab));
@@ -66,7 +67,8 @@ TEST_CASE("draft tree: the reference's trees, token by token") {
             CHECK(tree.depth[i] == golden.find("depths")->items[i].real);
         }
         for (std::uint32_t row = 0; row <= tree.n; ++row)
-            CHECK(std::to_string(tree.ancestors(row)) == golden.find("ancestor_words")->items[row].text);
+            CHECK(std::to_string(tree.ancestors(row)) ==
+                  golden.find("ancestor_words")->items[row].text);
     }
 }
 
@@ -95,7 +97,8 @@ TEST_CASE("draft tree: ties go to the smaller ranks, whatever the heap does") {
     const Lists lists = top(std::vector(3, std::vector<float>(4, 0.25f)), 63);
     DraftTree tree;
     build_draft_tree(lists, 63, tree);
-    // Depth-1 nodes in order of their ids, then depth-2 nodes in order of (first, second) rank, and so on.
+    // Depth-1 nodes in order of their ids, then depth-2 nodes in order of (first, second) rank, and
+    // so on.
     REQUIRE(tree.n == 63);
     for (std::int32_t i = 0; i < 4; ++i) CHECK(tree.token[i] == i);
     for (std::int32_t i = 0; i < 16; ++i) {
@@ -126,7 +129,8 @@ TEST_CASE("draft tree: a chain is the path of the best tokens") {
     build_draft_chain(top(logits, 4), 5, tree);
     REQUIRE(tree.n == 5);
     for (std::uint32_t i = 0; i < 5; ++i) {
-        CHECK(tree.token[i] == std::max_element(logits[i].begin(), logits[i].end()) - logits[i].begin());
+        CHECK(tree.token[i] ==
+              std::max_element(logits[i].begin(), logits[i].end()) - logits[i].begin());
         CHECK(tree.parent[i] == i);
         CHECK(tree.depth[i] == i + 1);
     }
@@ -142,7 +146,8 @@ TEST_CASE("draft tree: 32 nodes take less than 50 us") {
     for (int i = 0; i < 200; ++i) {
         const auto start = std::chrono::steady_clock::now();
         build_draft_tree(lists, 32, tree);
-        best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+        best = std::min(
+            best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
     MESSAGE("32 nodes: ", best * 1e6, " us");
     CHECK(best < 50e-6);

@@ -6,7 +6,8 @@ using namespace kimi;
 
 TEST_CASE("philox: the known answers of the Random123 distribution") {
     using Words = std::array<std::uint32_t, 4>;
-    CHECK(philox4x32({0, 0, 0, 0}, {0, 0}) == Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+    CHECK(philox4x32({0, 0, 0, 0}, {0, 0}) ==
+          Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
     constexpr std::uint32_t kOnes = 0xffffffff;
     CHECK(philox4x32({kOnes, kOnes, kOnes, kOnes}, {kOnes, kOnes}) ==
           Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});

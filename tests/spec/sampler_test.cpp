@@ -22,15 +22,18 @@ std::vector<float> random_logits(std::uint32_t vocab, float spread, unsigned see
 }
 
 // The probabilities that remain, filter by filter over the whole vocabulary.
-std::map<std::int32_t, double> naive_distribution(std::span<const float> logits, const SamplingOptions &o) {
+std::map<std::int32_t, double> naive_distribution(std::span<const float> logits,
+                                                  const SamplingOptions &o) {
     std::vector<std::int32_t> order(logits.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return logits[a] > logits[b]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](auto a, auto b) { return logits[a] > logits[b]; });
     if (o.top_k > 0 && o.top_k < order.size()) order.resize(o.top_k);
     const auto normalised = [&] {
         std::map<std::int32_t, double> p;
         double sum = 0;
-        for (const auto t : order) sum += p[t] = std::exp((double{logits[t]} - logits[order[0]]) / o.temperature);
+        for (const auto t : order)
+            sum += p[t] = std::exp((double{logits[t]} - logits[order[0]]) / o.temperature);
         for (auto &[t, x] : p) x /= sum;
         return p;
     };
@@ -58,23 +61,27 @@ TEST_CASE("sampler: greedy takes the largest logit, lower id first") {
 
 TEST_CASE("sampler: NaN and infinite logits are an error, not a token") {
     Sampler sampler(4);
-    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
-                            -std::numeric_limits<float>::infinity()})
+    for (const float bad :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+          -std::numeric_limits<float>::infinity()})
         for (const float temperature : {0.0f, 1.0f}) {
             const std::vector<float> logits = {1, 2, bad, 0};
-            const Error error = test::error_of([&] { sampler.sample(logits, {.temperature = temperature}, 0); });
+            const Error error =
+                test::error_of([&] { sampler.sample(logits, {.temperature = temperature}, 0); });
             CHECK(error.status == KIMI_NUMERIC);
             CHECK(test::contains(error.text, "token 2"));
         }
 }
 
 TEST_CASE("sampler: the choice is the same whatever was filtered beside it") {
-    // Without filters the noise alone decides; a filter that keeps the chosen token must not change it.
+    // Without filters the noise alone decides; a filter that keeps the chosen token must not change
+    // it.
     const std::vector<float> logits = random_logits(500, 2, 1);
     Sampler sampler(500);
     for (std::uint64_t position = 0; position < 200; ++position) {
         const std::int32_t chosen = sampler.sample(logits, {.seed = 9}, position);
-        const auto better = std::count_if(logits.begin(), logits.end(), [&](float x) { return x > logits[chosen]; });
+        const auto better = std::count_if(logits.begin(), logits.end(),
+                                          [&](float x) { return x > logits[chosen]; });
         const auto ties = std::count(logits.begin(), logits.end(), logits[chosen]);
         SamplingOptions filtered{.seed = 9, .top_k = static_cast<std::uint32_t>(better + ties)};
         CHECK(sampler.sample(logits, filtered, position) == chosen);
@@ -110,7 +117,8 @@ TEST_CASE("sampler: frequencies follow the filtered softmax (chi-square)") {
             rare_seen -= seen[token];
             ++bins;
         }
-        if (rare_expected > 8) chi2 += std::pow(rare_seen - rare_expected, 2) / rare_expected, ++bins;
+        if (rare_expected > 8)
+            chi2 += std::pow(rare_seen - rare_expected, 2) / rare_expected, ++bins;
         for (const auto &[token, n] : seen) CHECK(expected.contains(token));
         // 4.5 standard deviations of chi-square with bins - 1 degrees of freedom
         CHECK(chi2 < bins - 1 + 4.5 * std::sqrt(2.0 * bins));

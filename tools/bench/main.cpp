@@ -1,4 +1,5 @@
-// kimi-bench: how fast a deployment reads prompts and decodes, next to what the machine's memory allows.
+// kimi-bench: how fast a deployment reads prompts and decodes, next to what the machine's memory
+// allows.
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -80,12 +81,14 @@ std::vector<std::int32_t> random_tokens(std::uint32_t n, std::uint32_t vocab) {
 
 void run(const Options &options) {
     const auto engine = std::make_shared<Engine>(options.deployment, Progress());
+    const Runner &runner = engine->runner();
     const double bandwidth = read_bandwidth(std::max(1U, std::thread::hardware_concurrency()));
     std::printf("read bandwidth        %8.2f GB/s\n", bandwidth);
 
     SessionOptions session_options;
     session_options.sampling.temperature = 0;
     session_options.ignore_stop = true;
+    session_options.draft_budget = 0;
     Session session(engine, session_options);
     session.append(random_tokens(options.prompt, engine->vocab()));
     double prefill = 0;
@@ -99,11 +102,11 @@ void run(const Options &options) {
         seconds.push_back(timed_step(session));
     std::sort(seconds.begin(), seconds.end());
     const double median = seconds[seconds.size() / 2];
-    const std::uint64_t weights = engine->weights().bytes_per_token(engine->config().top_k);
-    const std::uint64_t kv = engine->kv_bytes_per_token() * session.next_position();
+    const std::uint64_t weights = runner.weights().bytes_per_token(runner.config().top_k);
+    const std::uint64_t kv = runner.kv().n_layers * runner.kv().token_bytes() * session.n_tokens();
     const double rate = static_cast<double>(weights + kv) / median / 1e9;
-    std::printf("decode  %6zu tokens  %8.1f tokens/s  (median step %.2f ms)\n", seconds.size(), 1 / median,
-                median * 1e3);
+    std::printf("decode  %6zu tokens  %8.1f tokens/s  (median step %.2f ms)\n", seconds.size(),
+                1 / median, median * 1e3);
     std::printf("bytes per token       %8.2f MB (weights %.2f, KV %.2f)\n",
                 static_cast<double>(weights + kv) / 1e6, static_cast<double>(weights) / 1e6,
                 static_cast<double>(kv) / 1e6);

@@ -16,22 +16,24 @@ class CpuDraftAttention {
     CpuDraftAttention() = default;
     CpuDraftAttention(const CpuKernels &kernels, ThreadPool &pool, const DeviceLimits &limits);
 
-    void write(DraftLayerRef layer, const DraftNorms &norms, std::span<const DraftSequence> sequences,
-               Buffer k, Buffer v, Buffer rope);
-    void attend(DraftLayerRef layer, const DraftNorms &norms, std::span<const DraftSequence> sequences,
-                Buffer q, Buffer k, Buffer v, Buffer rope, Buffer out);
+    void write(DraftLayerRef layer, const DraftNorms &norms,
+               std::span<const DraftSequence> sequences, Buffer k, Buffer v, Buffer rope);
+    void attend(DraftLayerRef layer, const DraftNorms &norms,
+                std::span<const DraftSequence> sequences, Buffer q, Buffer k, Buffer v, Buffer rope,
+                Buffer out);
 
   private:
     struct Scratch;
     struct Tile;
 
-    std::byte *entry(DraftLayerRef layer, const DraftSequence &sequence, std::uint32_t position) const;
+    std::byte *entry(DraftLayerRef layer, const DraftSequence &sequence,
+                     std::uint32_t position) const;
     void normalise_rotate(const Vector &norm, float eps, std::uint32_t n_heads, float *row,
                           const float *rope) const;
     Scratch scratch(unsigned thread) const;
     void load(const std::byte *entry, std::uint32_t head, float *key, float *value) const;
-    void attend_head(DraftLayerRef layer, const DraftSequence &sequence, std::uint32_t kv_head, Buffer q,
-                     Buffer k, Buffer v, const Scratch &s, Buffer out) const;
+    void attend_head(DraftLayerRef layer, const DraftSequence &sequence, std::uint32_t kv_head,
+                     Buffer q, Buffer k, Buffer v, const Scratch &s, Buffer out) const;
     void reduce_tile(const DraftSequence &sequence, const Tile &tile, const Scratch &s) const;
 
     const CpuKernels *k_ = nullptr;

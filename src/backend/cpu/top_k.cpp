@@ -11,7 +11,8 @@ void top_k_log_softmax(std::span<const float> logits, std::uint32_t k, std::int3
     std::uint32_t n = 0;
     double bar = -std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < logits.size(); ++i) {
-        const double logit = std::isnan(logits[i]) ? -std::numeric_limits<double>::infinity() : logits[i];
+        const double logit =
+            std::isnan(logits[i]) ? -std::numeric_limits<double>::infinity() : logits[i];
         if (n == k && !(logit > bar)) continue;
         std::uint32_t at = n < k ? n++ : n - 1;
         for (; at > 0 && !(log_probability[at - 1] >= logit); --at) {

@@ -1,0 +1,259 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace kimi {
+
+Scheduler::Scheduler(Runner &runner, PagePool &pool, std::uint32_t prefill_chunk,
+                     std::uint32_t max_nodes)
+    : runner_(runner),
+      pool_(pool),
+      prefill_chunk_(prefill_chunk),
+      max_nodes_(max_nodes),
+      plan_(runner.max_rows()),
+      sampler_(runner.config().vocab) {
+    const std::uint32_t rows = runner.max_rows();
+    work_.reserve(rows);
+    drafting_.reserve(rows);
+    requests_.reserve(rows);
+    extensions_.reserve(rows);
+    context_rows_.reserve(rows);
+    if (const Drafter *drafter = runner.drafter()) {
+        const std::size_t offsets =
+            std::size_t{drafter->max_blocks()} * (drafter->block_size() - 1);
+        top_tokens_.resize(offsets * kMaxTreeNodes);
+        top_log_probability_.resize(offsets * kMaxTreeNodes);
+    }
+}
+
+void Scheduler::step(std::span<Session *const> sessions) {
+    while (!sessions.empty()) {
+        sessions = sessions.subspan(collect(sessions));
+        if (work_.empty()) continue;
+        try {
+            run();
+        } catch (...) {
+            broken_ = true;
+            const Error error = current_error();
+            for (const Work &work : work_) work.session->fail(error.status, error.text);
+        }
+    }
+}
+
+// Takes sessions until the pass is full; returns how many it took.
+std::size_t Scheduler::collect(std::span<Session *const> sessions) {
+    work_.clear();
+    n_rows_ = 0;
+    std::size_t n = 0;
+    while (n < sessions.size() && n_rows_ < runner_.max_rows()) {
+        Session &session = *sessions[n++];
+        if (!session.begin_step()) continue;
+        try {
+            if (broken_) fail(KIMI_INTERNAL, "the engine failed earlier and does no further work");
+            const std::size_t pending = session.pending().size();
+            const auto rows = static_cast<std::uint32_t>(
+                std::min<std::size_t>({pending, prefill_chunk_, runner_.max_rows() - n_rows_}));
+            pool_.grow(session.pages(), session.n_cached() + rows);
+            work_.push_back(
+                {&session, session.result().phase == KIMI_PHASE_DECODE, rows, session.n_cached()});
+            n_rows_ += rows;
+        } catch (...) {
+            const Error error = current_error();
+            session.fail(error.status, error.text);
+        }
+    }
+    return n;
+}
+
+void Scheduler::run() {
+    draft();
+    plan_work();
+    double seconds = 0;
+    {
+        const ScopedTimer timer(seconds);
+        runner_.target().forward(plan_.plan());
+    }
+    pass_cost_.observe(plan_.n_rows(), seconds);
+    for (Work &work : work_) {
+        try {
+            if (work.decode) {
+                work.session->stats().verify += seconds;
+                accept(work);
+            } else {
+                finish_prompt(work);
+            }
+        } catch (...) {
+            const Error error = current_error();
+            work.session->fail(error.status, error.text);
+        }
+    }
+    extend_contexts();
+}
+
+bool Scheduler::can_draft(const Work &work) const {
+    const Session &session = *work.session;
+    return work.decode && session.draft_context() && session.options().draft_budget > 0 &&
+           session.tokens_left() > 1;
+}
+
+// Proposes trees for the sessions that want them.
+void Scheduler::draft() {
+    Drafter *drafter = runner_.drafter();
+    drafting_.clear();
+    requests_.clear();
+    if (drafter == nullptr || max_nodes_ == 0) return;
+    std::uint32_t k = 0;
+    for (Work &work : work_) {
+        if (!can_draft(work) || drafting_.size() == drafter->max_blocks()) continue;
+        Session &session = *work.session;
+        const std::uint32_t budget = session.options().draft_budget;
+        if (budget == KIMI_AUTO && !session.budget_policy().wants_draft()) continue;
+        k = std::max(k, std::min(budget, max_nodes_));
+        const DraftContext &context = *session.draft_context();
+        requests_.push_back({session.pending()[0],
+                             {0, 0, work.root_slot, session.pages(), context.ring,
+                              context.full_begin, context.ring_begin}});
+        drafting_.push_back(&work);
+    }
+    if (drafting_.empty()) return;
+    k = std::min(k, runner_.config().vocab);
+    double draft_seconds = 0, tree_seconds = 0;
+    {
+        const ScopedTimer timer(draft_seconds);
+        drafter->draft(requests_);
+        drafter->top_k(k, top_tokens_.data(), top_log_probability_.data());
+    }
+    {
+        const ScopedTimer timer(tree_seconds);
+        for (std::uint32_t i = 0; i < drafting_.size(); ++i) build_tree(*drafting_[i], i, k);
+    }
+    draft_cost_.observe(draft_seconds + tree_seconds);
+    for (const Work *work : drafting_) {
+        work->session->stats().draft += draft_seconds;
+        work->session->stats().tree += tree_seconds;
+    }
+}
+
+void Scheduler::build_tree(Work &work, std::uint32_t index, std::uint32_t k) {
+    const SessionOptions &options = work.session->options();
+    const std::uint32_t offsets = runner_.drafter()->block_size() - 1;
+    // The token behind the last accepted one needs a place too.
+    const auto depth = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(offsets, work.session->tokens_left() - 1));
+    const std::size_t first = std::size_t{index} * offsets * k, n = std::size_t{depth} * k;
+    const DraftLists lists{depth, k, std::span(top_tokens_).subspan(first, n),
+                           std::span(top_log_probability_).subspan(first, n)};
+    const std::uint32_t budget = std::min(options.draft_budget, max_nodes_);
+    options.draft_chain ? build_draft_chain(lists, budget, work.tree)
+                        : build_draft_tree(lists, budget, work.tree);
+}
+
+void Scheduler::plan_work() {
+    plan_.clear();
+    std::uint32_t spare_rows = runner_.max_rows() - n_rows_;
+    for (Work &work : work_) {
+        Session &session = *work.session;
+        work.first_row = plan_.n_rows();
+        if (work.decode) {
+            limit_tree(work, spare_rows);
+            spare_rows -= work.tree.n;
+            pool_.grow(session.pages(), work.root_slot + 1 + work.tree.n);
+            work.logits =
+                plan_.add_tree(session.pages(), session.pending()[0], work.root_slot, work.tree);
+        } else {
+            work.logits = plan_.add_prompt(session.pages(), session.pending().first(work.n_rows),
+                                           work.root_slot, work.n_rows == session.pending().size());
+        }
+    }
+}
+
+// Cuts the tree to what pays, what fits the pass and what the page pool holds.
+void Scheduler::limit_tree(Work &work, std::uint32_t spare_rows) {
+    Session &session = *work.session;
+    std::uint32_t n = work.tree.n;
+    if (n > 0 && session.options().draft_budget == KIMI_AUTO)
+        n = session.budget_policy().choose(work.tree, pass_cost_, draft_cost_, n_rows_ - 1);
+    const std::uint64_t slots = (session.pages().size() + pool_.n_free()) * kPageTokens;
+    work.tree.n = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>({n, spare_rows, slots - work.root_slot - 1}));
+}
+
+// A chunk of the prompt; the last one is followed by the reply's first token.
+void Scheduler::finish_prompt(Work &work) {
+    Session &session = *work.session;
+    const bool complete = work.n_rows == session.pending().size();
+    session.processed(work.n_rows);
+    if (complete)
+        session.commit(sampler_.sample(runner_.target().logits(work.logits),
+                                       session.options().sampling, session.n_tokens()));
+}
+
+void Scheduler::accept(Work &work) {
+    Session &session = *work.session;
+    SessionStats &stats = session.stats();
+    const std::uint64_t before = session.n_tokens();
+    {
+        const ScopedTimer timer(stats.accept);
+        walk(work);
+    }
+    {
+        const ScopedTimer timer(stats.compact);
+        compact(work);
+    }
+    const std::uint32_t n_accepted = work.n_path - 1;
+    session.processed(work.n_path);
+    session.drafted(work.tree, n_accepted);
+    stats.committed += session.n_tokens() - before;
+    if (work.tree.n > 0) session.budget_policy().observe(work.tree, n_accepted);
+}
+
+// From the root on: the target's own token is committed, and while it is a child, its row is next.
+void Scheduler::walk(Work &work) {
+    Session &session = *work.session;
+    work.path[work.n_path++] = 0;
+    for (std::uint32_t row = 0;;) {
+        const std::int32_t token = sampler_.sample(runner_.target().logits(work.logits + row),
+                                                   session.options().sampling, session.n_tokens());
+        const bool goes_on = session.commit(token);
+        row = work.tree.child(row, token);
+        if (row > 0) work.path[work.n_path++] = row;
+        if (row == 0 || !goes_on) return;
+    }
+}
+
+// Moves the KV of the accepted rows to the slots behind the root.
+void Scheduler::compact(const Work &work) {
+    std::uint32_t from[kMaxTreeNodes], to[kMaxTreeNodes], n = 0;
+    for (std::uint32_t i = 1; i < work.n_path; ++i) {
+        if (work.path[i] == i) continue;
+        from[n] = work.root_slot + work.path[i];
+        to[n++] = work.root_slot + i;
+    }
+    if (n > 0) runner_.device().move_slots(work.session->pages(), {from, n}, {to, n});
+}
+
+// The drafter's context grows by the rows that were committed.
+void Scheduler::extend_contexts() {
+    if (runner_.drafter() == nullptr) return;
+    extensions_.clear();
+    context_rows_.clear();
+    for (const Work &work : work_) {
+        Session &session = *work.session;
+        std::optional<DraftContext> &context = session.draft_context();
+        if (!context || session.n_cached() == work.root_slot) continue;
+        const std::size_t first = context_rows_.size();
+        const std::uint32_t n = session.n_cached() - work.root_slot;
+        for (std::uint32_t i = 0; i < n; ++i)
+            context_rows_.push_back(work.first_row + (work.decode ? work.path[i] : i));
+        extensions_.push_back({std::span(context_rows_).subspan(first),
+                               {0, 0, work.root_slot, session.pages(), context->ring}});
+        if (session.n_cached() > runner_.ring_slots())
+            context->ring_begin =
+                std::max(context->ring_begin, session.n_cached() - runner_.ring_slots());
+    }
+    if (!extensions_.empty()) runner_.drafter()->extend(extensions_);
+}
+
+}  // namespace kimi

@@ -1,0 +1,73 @@
+// Turns what sessions want next into passes over the model: prompt chunks, and decode steps with
+// drafting, verification and acceptance.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/plan_builder.h"
+#include "engine/runner.h"
+#include "engine/session.h"
+#include "kv/page_pool.h"
+#include "spec/budget.h"
+#include "spec/draft_tree.h"
+#include "spec/sampler.h"
+
+namespace kimi {
+
+class Scheduler {
+  public:
+    Scheduler(Runner &runner, PagePool &pool, std::uint32_t prefill_chunk, std::uint32_t max_nodes);
+
+    // One step of each session; the results are in the sessions.
+    void step(std::span<Session *const> sessions);
+
+  private:
+    // A session's part of a pass.
+    struct Work {
+        Session *session;
+        bool decode;           // a reply goes on: the only row is its root
+        std::uint32_t n_rows;  // without tree nodes
+        std::uint32_t root_slot = 0, first_row = 0, logits = 0;
+        DraftTree tree;
+        // Rows of the tree that were accepted, root first.
+        std::uint32_t n_path = 0;
+        std::uint32_t path[kMaxTreeNodes + 1];
+    };
+
+    std::size_t collect(std::span<Session *const> sessions);
+    void run();
+
+    void draft();
+    bool can_draft(const Work &work) const;
+    void build_tree(Work &work, std::uint32_t index, std::uint32_t k);
+    void plan_work();
+    void limit_tree(Work &work, std::uint32_t spare_rows);
+
+    void finish_prompt(Work &work);
+    void accept(Work &work);
+    void walk(Work &work);
+    void compact(const Work &work);
+    void extend_contexts();
+
+    Runner &runner_;
+    PagePool &pool_;
+    std::uint32_t prefill_chunk_, max_nodes_;
+    PlanBuilder plan_;
+    Sampler sampler_;
+    PassCost pass_cost_;
+    DraftCost draft_cost_;
+    bool broken_ = false;  // a pass failed: no further work
+
+    std::vector<Work> work_;
+    std::uint32_t n_rows_ = 0;  // of work_, without tree nodes
+    std::vector<Work *> drafting_;
+    std::vector<DraftRequest> requests_;
+    std::vector<DraftExtension> extensions_;
+    std::vector<std::uint32_t> context_rows_;
+    std::vector<std::int32_t> top_tokens_;  // [drafting, offsets, k]
+    std::vector<double> top_log_probability_;
+};
+
+}  // namespace kimi
