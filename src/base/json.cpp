@@ -18,7 +18,7 @@ class Builder {
   public:
     using Parser = nlohmann::json;
 
-    explicit Builder(Json *root) : root_(root) {}
+    Builder(Json *root, EqualKeys equal_keys) : root_(root), equal_keys_(equal_keys) {}
 
     std::string error;
     std::size_t error_at = 0;
@@ -46,7 +46,7 @@ class Builder {
         return true;
     }
     bool end_object() {
-        drop_repeated_keys(open_.back()->members);
+        if (!drop_repeated_keys(open_.back()->members)) return false;
         open_.pop_back();
         return true;
     }
@@ -87,8 +87,9 @@ class Builder {
         if (top.kind == Json::Kind::object) return top.members.back().second;
         return top.items.emplace_back();
     }
-    // As in a Python dict: the first of equal keys gives the place, the last one the value.
-    static void drop_repeated_keys(std::vector<Json::Member> &members) {
+    // As in a Python dict: the first of equal keys gives the place, the last one the value. False
+    // where they are refused.
+    bool drop_repeated_keys(std::vector<Json::Member> &members) {
         std::vector<std::size_t> order(members.size());
         for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
         const auto key = [&](std::size_t i) -> const std::string & { return members[i].first; };
@@ -99,7 +100,13 @@ class Builder {
             std::size_t end = i + 1;
             while (end < order.size() && key(order[end]) == key(order[i]))
                 dead[order[end++]] = true;
-            if (end - i > 1) members[order[i]].second = std::move(members[order[end - 1]].second);
+            if (end - i > 1) {
+                if (equal_keys_ == EqualKeys::refused) {
+                    error = cat("the key \"", key(order[i]), "\" appears twice");
+                    return false;
+                }
+                members[order[i]].second = std::move(members[order[end - 1]].second);
+            }
             i = end;
         }
         std::size_t kept = 0;
@@ -109,9 +116,11 @@ class Builder {
             ++kept;
         }
         members.resize(kept);
+        return true;
     }
 
     Json *root_;
+    EqualKeys equal_keys_;
     std::vector<Json *> open_;
 };
 
@@ -213,11 +222,13 @@ const Json *Json::find(std::string_view key) const {
     return nullptr;
 }
 
-Json parse_json(std::string_view text, std::string_view what, kimi_status status) {
+Json parse_json(std::string_view text, std::string_view what, kimi_status status,
+                EqualKeys equal_keys) {
     Json root;
-    Builder builder(&root);
+    Builder builder(&root, equal_keys);
     if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder))
-        fail(status, what, ": invalid JSON at byte ", builder.error_at, ": ",
+        fail(status, what, ": invalid JSON",
+             builder.error_at > 0 ? cat(" at byte ", builder.error_at) : "", ": ",
              plain_reason(builder.error));
     return root;
 }

@@ -1,5 +1,5 @@
 // JSON values as Python's json module reads and writes them: members keep their order, the last of
-// equal keys wins, integers have any size.
+// equal keys wins unless they are refused, integers have any size.
 #pragma once
 
 #include <string>
@@ -30,9 +30,12 @@ struct Json {
 // Deepest nesting of arrays and objects that is read.
 inline constexpr int kMaxJsonDepth = 200;
 
+enum class EqualKeys { last_wins, refused };
+
 // Throws `status` with `what`, the byte offset and the reason.
 Json parse_json(std::string_view text, std::string_view what,
-                kimi_status status = KIMI_INVALID_ARGUMENT);
+                kimi_status status = KIMI_INVALID_ARGUMENT,
+                EqualKeys equal_keys = EqualKeys::last_wins);
 
 // json.dumps(value, ensure_ascii=False, separators=(item_separator, key_separator)).
 std::string dump_json(const Json &value, std::string_view item_separator = ", ",

@@ -1,7 +1,9 @@
 #include "model/checkpoint.h"
 
 #include <sys/stat.h>
+
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -25,9 +27,9 @@ bool exists(const std::string &path) {
     return stat(path.c_str(), &info) == 0;
 }
 
-// The index's weight_map: tensor name -> file name.
 std::unordered_map<std::string, std::string> read_index(const std::string &path) {
-    const Json root = parse_json(read_file(path, kMaxIndex), path, KIMI_CORRUPT);
+    const Json root =
+        parse_json(read_file(path, kMaxIndex), path, KIMI_CORRUPT, EqualKeys::refused);
     const Json *map = root.find("weight_map");
     if (map == nullptr || !map->is(Json::Kind::object))
         fail(KIMI_CORRUPT, path, ": weight_map must be an object");
@@ -69,24 +71,21 @@ void Checkpoint::open(const std::string &folder, bool (*wanted)(std::string_view
     folder_ = folder;
     const std::string index_path = cat(folder, "/model.safetensors.index.json");
     if (!exists(index_path)) {
-        add_shard(cat(folder, "/model.safetensors"), wanted, nullptr);
+        files_.emplace_back(cat(folder, "/model.safetensors"));
+        read_shards(wanted, nullptr, progress);
         return;
     }
-    const std::unordered_map<std::string, std::string> index = read_index(index_path);
-    std::vector<std::string> shards;
+    const Index index = read_index(index_path);
+    std::set<std::string> shards;
     std::size_t n_wanted = 0;
     for (const auto &[name, file] : index) {
         if (!wanted(name)) continue;
         ++n_wanted;
-        shards.push_back(file);
+        shards.insert(file);
     }
-    std::sort(shards.begin(), shards.end());
-    shards.erase(std::unique(shards.begin(), shards.end()), shards.end());
+    for (const std::string &shard : shards) files_.emplace_back(cat(folder, '/', shard));
     tensors_.reserve(n_wanted);
-    for (std::size_t i = 0; i < shards.size(); ++i) {
-        if (progress) progress(i, shards.size());
-        add_shard(cat(folder, '/', shards[i]), wanted, &index);
-    }
+    read_shards(wanted, &index, progress);
     if (tensors_.size() == n_wanted) return;
     for (const auto &[name, file] : index)
         if (wanted(name) && !has(name))
@@ -94,21 +93,28 @@ void Checkpoint::open(const std::string &folder, bool (*wanted)(std::string_view
                  " is missing, although the index says it is here");
 }
 
-void Checkpoint::add_shard(const std::string &path, bool (*wanted)(std::string_view),
-                           const std::unordered_map<std::string, std::string> *index) {
-    MappedFile &file = files_.emplace_back(path);
-    const std::string_view file_name = std::string_view(path).substr(path.rfind('/') + 1);
-    for (Tensor &tensor : read_safetensors(file)) {
-        if (!wanted(tensor.name)) continue;
-        if (index != nullptr) {
-            const auto entry = index->find(tensor.name);
-            if (entry == index->end())
-                fail(KIMI_CORRUPT, path, ": tensor ", tensor.name, " is not in the index");
-            if (entry->second != file_name) continue;
-        }
-        std::string name = tensor.name;
-        tensors_.emplace(std::move(name), Entry{std::move(tensor)});
+void Checkpoint::read_shards(bool (*wanted)(std::string_view), const Index *index,
+                             const Progress &progress) {
+    std::uint64_t done = 0, total = 0;
+    for (const MappedFile &file : files_) total += file.bytes().size();
+    for (const MappedFile &file : files_) {
+        if (progress) progress(done, total);
+        for (Tensor &tensor : read_safetensors(file))
+            if (wanted(tensor.name)) add(file, std::move(tensor), index);
+        done += file.bytes().size();
     }
+    if (progress) progress(done, total);
+}
+
+void Checkpoint::add(const MappedFile &file, Tensor &&tensor, const Index *index) {
+    if (index != nullptr) {
+        const auto entry = index->find(tensor.name);
+        if (entry == index->end())
+            fail(KIMI_CORRUPT, file.path(), ": tensor ", tensor.name, " is not in the index");
+        if (!file.path().ends_with('/' + entry->second)) return;
+    }
+    std::string name = tensor.name;
+    tensors_.emplace(std::move(name), Entry{std::move(tensor), &file});
 }
 
 const Tensor &Checkpoint::take(const std::string &name, DType dtype,
@@ -117,12 +123,13 @@ const Tensor &Checkpoint::take(const std::string &name, DType dtype,
     if (entry == tensors_.end()) fail(KIMI_CORRUPT, folder_, ": tensor ", name, " is missing");
     Tensor &tensor = entry->second.tensor;
     if (tensor.dtype != dtype)
-        fail(tensor.dtype == DType::f8_e4m3 ? KIMI_UNSUPPORTED : KIMI_CORRUPT, folder_, ": tensor ",
-             name, " is ", dtype_name(tensor.dtype), ", must be ", dtype_name(dtype));
+        fail(tensor.dtype == DType::f8_e4m3 ? KIMI_UNSUPPORTED : KIMI_CORRUPT,
+             entry->second.file->path(), ": tensor ", name, " is ", dtype_name(tensor.dtype),
+             ", must be ", dtype_name(dtype));
     if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(),
                     tensor.shape.begin() + tensor.rank))
-        fail(KIMI_CORRUPT, folder_, ": tensor ", name, " has shape ", kimi::shape_text(tensor),
-             ", must be ", shape_text(shape));
+        fail(KIMI_CORRUPT, entry->second.file->path(), ": tensor ", name, " has shape ",
+             kimi::shape_text(tensor), ", must be ", shape_text(shape));
     entry->second.taken = true;
     return tensor;
 }
@@ -130,7 +137,7 @@ const Tensor &Checkpoint::take(const std::string &name, DType dtype,
 void Checkpoint::expect_all_taken() const {
     for (const auto &[name, entry] : tensors_)
         if (!entry.taken)
-            fail(KIMI_UNSUPPORTED, folder_, ": tensor ", name,
+            fail(KIMI_UNSUPPORTED, entry.file->path(), ": tensor ", name,
                  " is not part of the architecture that this library implements");
 }
 

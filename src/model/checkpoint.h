@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <initializer_list>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "base/mapped_file.h"
 #include "model/safetensors.h"
@@ -40,16 +40,19 @@ class Checkpoint {
   private:
     struct Entry {
         Tensor tensor;
+        const MappedFile *file;
         bool taken = false;
     };
+    using Index = std::unordered_map<std::string, std::string>;  // tensor name -> file name
 
     void open(const std::string &folder, bool (*wanted)(std::string_view),
               const Progress &progress);
-    void add_shard(const std::string &path, bool (*wanted)(std::string_view),
-                   const std::unordered_map<std::string, std::string> *index);
+    void read_shards(bool (*wanted)(std::string_view), const Index *index,
+                     const Progress &progress);
+    void add(const MappedFile &file, Tensor &&tensor, const Index *index);
 
     std::string folder_;
-    std::vector<MappedFile> files_;
+    std::deque<MappedFile> files_;
     std::unordered_map<std::string, Entry> tensors_;
 };
 

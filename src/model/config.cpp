@@ -72,7 +72,10 @@ const Json &FieldReader::value(std::string_view key) const {
 }
 
 FieldReader FieldReader::object(std::string_view key) const {
-    return FieldReader(value(key), cat(where_, key, "."));
+    const Json &json = value(key);
+    if (!json.is(Json::Kind::object))
+        fail(KIMI_CORRUPT, key, "must be an object, is ", kind_name(json.kind));
+    return FieldReader(json, cat(where_, key, "."));
 }
 
 std::uint32_t FieldReader::count(std::string_view key, std::uint32_t min, std::uint32_t max) const {
@@ -124,7 +127,7 @@ void FieldReader::expect_count(std::string_view key, std::uint32_t wanted) const
 
 YarnConfig read_yarn(const FieldReader &config) {
     YarnConfig yarn;
-    yarn.theta = config.number("rope_theta", 1, 1e12);
+    yarn.theta = config.number("rope_theta", 2, 1e12);
     if (!config.has("rope_scaling")) return yarn;
     const FieldReader scaling = config.object("rope_scaling");
     scaling.expect_text(scaling.has("rope_type") ? "rope_type" : "type", "yarn");

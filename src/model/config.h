@@ -59,7 +59,7 @@ class FieldReader {
     void expect_flag(std::string_view key, bool value) const;
     void expect_count(std::string_view key, std::uint32_t value) const;
 
-    // "PATH: field KEY: " and the parts.
+    // "PATH: KEY: " and the parts.
     template <typename... Parts>
     [[noreturn]] void fail(kimi_status status, std::string_view key, const Parts &...parts) const {
         kimi::fail(status, where_, key, ": ", parts...);

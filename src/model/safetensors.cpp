@@ -55,9 +55,9 @@ class Entry {
     std::uint64_t natural(const Json &value, std::string_view key) const {
         std::uint64_t out = 0;
         const char *end = value.text.data() + value.text.size();
-        if (!value.is(Json::Kind::integer) ||
-            std::from_chars(value.text.data(), end, out).ptr != end)
-            bad(key, " has ", dump_json(value), ", must be an integer from 0");
+        const auto [last, error] = std::from_chars(value.text.data(), end, out);
+        if (!value.is(Json::Kind::integer) || last != end || error != std::errc())
+            bad(key, " has ", dump_json(value), ", must be an integer from 0 to 2^64 - 1");
         return out;
     }
 
@@ -136,7 +136,8 @@ std::vector<Tensor> read_safetensors(const MappedFile &file) {
         fail(KIMI_CORRUPT, file.path(), ": header length is ", length, ", the file has ",
              bytes.size(), " bytes");
     const auto *text = reinterpret_cast<const char *>(bytes.data()) + sizeof length;
-    const Json header = parse_json({text, length}, cat(file.path(), ": header"), KIMI_CORRUPT);
+    const Json header =
+        parse_json({text, length}, cat(file.path(), ": header"), KIMI_CORRUPT, EqualKeys::refused);
     if (!header.is(Json::Kind::object))
         fail(KIMI_CORRUPT, file.path(), ": the header must be a JSON object");
 

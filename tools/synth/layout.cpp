@@ -126,22 +126,22 @@ Json rope_scaling(const YarnConfig &yarn) {
 }
 
 Json quantization() {
-    const Json weights = {{"num_bits", 4},      {"type", "int"},        {"symmetric", true},
-                          {"strategy", "group"}, {"group_size", 32},     {"dynamic", false},
+    const Json weights = {{"num_bits", 4},       {"type", "int"},       {"symmetric", true},
+                          {"strategy", "group"}, {"group_size", 32},    {"dynamic", false},
                           {"actorder", nullptr}, {"observer", "minmax"}};
     const Json group = {{"targets", Json::array({"Linear"})},
                         {"input_activations", nullptr},
                         {"output_activations", nullptr},
                         {"weights", weights}};
-    return {{"quant_method", "compressed-tensors"},
-            {"format", "pack-quantized"},
-            {"quantization_status", "compressed"},
-            {"kv_cache_scheme", nullptr},
-            {"config_groups", {{"group_0", group}}},
-            {"ignore",
-             {"lm_head", "re:.*self_attn.*", "re:.*shared_experts.*",
-              "re:.*mlp\\.(gate|up|gate_up|down)_proj.*", "re:vision_tower.*",
-              "re:mm_projector.*"}}};
+    return {
+        {"quant_method", "compressed-tensors"},
+        {"format", "pack-quantized"},
+        {"quantization_status", "compressed"},
+        {"kv_cache_scheme", nullptr},
+        {"config_groups", {{"group_0", group}}},
+        {"ignore",
+         {"lm_head", "re:.*self_attn.*", "re:.*shared_experts.*",
+          "re:.*mlp\\.(gate|up|gate_up|down)_proj.*", "re:vision_tower.*", "re:mm_projector.*"}}};
 }
 
 // The drafter's dimensions, in the proportions of Kimi's.

@@ -46,9 +46,9 @@ std::string safetensors_header(std::span<const TensorSpec> tensors) {
     std::uint64_t at = 0;
     for (const TensorSpec &tensor : tensors) {
         const std::uint64_t end = at + tensor.bytes();
-        header += cat(at == 0 ? '{' : ',', '"', tensor.name, R"(":{"dtype":")",
-                      dtype_name(tensor.dtype), R"(","shape":[)", join(tensor.shape),
-                      R"(],"data_offsets":[)", at, ',', end, "]}");
+        header +=
+            cat(at == 0 ? '{' : ',', '"', tensor.name, R"(":{"dtype":")", dtype_name(tensor.dtype),
+                R"(","shape":[)", join(tensor.shape), R"(],"data_offsets":[)", at, ',', end, "]}");
         at = end;
     }
     header += '}';
@@ -66,8 +66,8 @@ std::string index_json(std::span<const Shard> shards) {
         for (const TensorSpec &tensor : shard.tensors)
             map += cat(map.empty() ? "" : ",", "\n    \"", tensor.name, "\": \"", shard.file, '"');
     }
-    return cat("{\n  \"metadata\": {\n    \"total_size\": ", total,
-               "\n  },\n  \"weight_map\": {", map, "\n  }\n}");
+    return cat("{\n  \"metadata\": {\n    \"total_size\": ", total, "\n  },\n  \"weight_map\": {",
+               map, "\n  }\n}");
 }
 
 }  // namespace kimi::synth

@@ -101,9 +101,9 @@ void write_drafter(const std::string &folder, const ModelConfig &target, Seed se
 void write_tokenizer(const std::string &folder, std::uint32_t n_ranks) {
     std::string text;
     for (std::uint32_t rank = 0; rank < n_ranks; ++rank)
-        text += cat(base64(rank < 256 ? std::string(1, static_cast<char>(rank))
-                                      : letters(rank - 256)),
-                    ' ', rank, '\n');
+        text +=
+            cat(base64(rank < 256 ? std::string(1, static_cast<char>(rank)) : letters(rank - 256)),
+                ' ', rank, '\n');
     write_text(folder + "/tiktoken.model", text);
 }
 
