@@ -17,7 +17,7 @@ struct dialogue {
 };
 
 static void note(const struct dialogue *d, const char *text) {
-    if (d->chat->screen.stderr_is_terminal) fprintf(stderr, "%s\n", text);
+    screen_note(&d->chat->screen, text);
 }
 
 /* Replies to the last user message. A message that got no reply is forgotten. */
@@ -25,14 +25,12 @@ static void answer(struct dialogue *d) {
     struct text request = conversation_request(&d->conversation, d->chat->options.thinking);
     struct reply reply = reply_run(d->chat, &request);
     text_free(&request);
-    if (reply.error.status != KIMI_OK) {
+    if (reply.finish_reason == KIMI_FINISH_ERROR) {
         fprintf(stderr, "kimi-chat: %s\n", reply.error.message);
         conversation_drop_user(&d->conversation);
     } else {
         conversation_add_reply(&d->conversation, reply.answer.data, reply.answer.len);
     }
-    if (reply.finish_reason == KIMI_FINISH_CANCELLED) note(d, "[cancelled]");
-    if (reply.finish_reason == KIMI_FINISH_LENGTH) note(d, "[cut: the longest reply allowed]");
     if (d->chat->options.stats) stats_print_json(&reply);
     text_free(&reply.answer);
     d->last = reply;

@@ -90,6 +90,7 @@ enum line_event editor_read(struct editor *editor, const char *prompt, struct te
     int n = 0;
     editor->prompt = prompt;
     editor->interrupted = 0;
+    el_set(editor->line, EL_PREP_TERM, 1); /* before the prompt, so that no key comes too early */
     const char *typed = el_gets(editor->line, &n);
     if (editor->interrupted) {
         fputc('\n', stderr);

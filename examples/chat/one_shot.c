@@ -22,7 +22,8 @@ static struct reply reply_to_prompt(struct chat *chat) {
 int one_shot(struct chat *chat) {
     struct reply reply =
         chat->options.tokens != NULL ? reply_run(chat, NULL) : reply_to_prompt(chat);
-    if (reply.error.status != KIMI_OK) fprintf(stderr, "kimi-chat: %s\n", reply.error.message);
+    if (reply.finish_reason == KIMI_FINISH_ERROR)
+        fprintf(stderr, "kimi-chat: %s\n", reply.error.message);
     if (chat->options.stats) stats_print_json(&reply);
     text_free(&reply.answer);
     return reply_outcome(&reply);

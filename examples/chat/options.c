@@ -15,43 +15,42 @@
 static const char help[] =
     "Usage: kimi-chat --deployment FILE [options]\n"
     "\n"
-    "Talks to a Kimi K2.6 model. Without --prompt or --raw-tokens it holds a dialogue; /help "
-    "lists\n"
-    "its commands.\n"
+    "Talks to a Kimi K2.6 model: in a dialogue, whose commands /help lists, or once, with\n"
+    "--prompt or --raw-tokens.\n"
     "\n"
-    "  --deployment FILE    deployment (JSON or binary) or checkpoint folder to load\n"
-    "  --prompt TEXT        print the reply to TEXT, and nothing else, on stdout; then leave\n"
-    "  --system TEXT        system message\n"
-    "  --instant            answer without reasoning first\n"
-    "  --max-tokens N       longest reply in tokens, reasoning included; 0: up to the context\n"
-    "                       limit (default)\n"
-    "  --temperature T      0 takes the likeliest token. Default 1.0, with --instant 0.6\n"
-    "  --top-p P            sample from the likeliest tokens that make up P. Default 0.95\n"
-    "  --seed S             reply number i of this run (from 0) uses the seed S + i. Default: a\n"
-    "                       new seed for each reply\n"
-    "  --raw-tokens 1,2,3   the prompt is these token ids, in place of --prompt and --system; the\n"
-    "                       reply's ids are printed on one line, stop token included\n"
-    "  --draft N            tokens drafted per step, 0 to 63, or auto (default)\n"
-    "  --stats              a line of JSON about each reply on stderr\n"
+    "  --deployment FILE   deployment (JSON or binary) or checkpoint folder to load\n"
+    "  --prompt TEXT       print the reply to TEXT and leave\n"
+    "  --system TEXT       system message\n"
+    "  --instant           answer without reasoning first\n"
+    "  --max-tokens N      longest reply in tokens, reasoning included. Default 0: up to the\n"
+    "                      context limit\n"
+    "  --temperature T     0 takes the likeliest token. Default 1.0, with --instant 0.6\n"
+    "  --top-p P           sample from the likeliest tokens that make up P. Default 0.95\n"
+    "  --seed S            reply number i of this run, from 0, uses the seed S + i. Default:\n"
+    "                      a new seed for each reply\n"
+    "  --raw-tokens 1,2,3  these token ids are the prompt, in place of --prompt and --system,\n"
+    "                      and the reply is printed as ids, its stop token included\n"
+    "  --draft N           tokens drafted per step, 0 to 63, or auto (default)\n"
+    "  --stats             a line of JSON about each reply on stderr\n"
     "  --help, --version\n"
     "\n"
-    "Only replies go to stdout, without the reasoning. The reasoning is shown on stderr where "
-    "that\n"
-    "is a terminal, dimmed unless NO_COLOR is set, and nowhere else. Ctrl-C cancels the reply; a\n"
+    "Only replies go to stdout, and without the reasoning. That is shown on stderr where it is\n"
+    "a terminal, dimmed unless NO_COLOR is set, and nowhere else. Ctrl-C cancels the reply; a\n"
     "second one, or one at an empty prompt, leaves.\n"
     "\n"
-    "Exit status: 0 the model ended the reply, or the dialogue was left; 1 an error; 2 a mistake "
-    "on\n"
-    "the command line, or a text that is not UTF-8; 3 the reply was cut at --max-tokens or the\n"
-    "context limit; 130 Ctrl-C; 141 the reader of stdout went away.\n";
+    "Exit status: 0 the model ended the reply, or the dialogue was left; 1 an error; 2 a\n"
+    "mistake on the command line, or a text that is not UTF-8; 3 the reply was cut at\n"
+    "--max-tokens or the context limit; 130 Ctrl-C; 141 the reader of stdout went away.\n";
+
+/* The readers below return -1, or the exit status once they have complained. */
 
 static int complain(const char *option, const char *value, const char *expected) {
     fprintf(stderr, "kimi-chat: --%s is '%s', must be %s\n", option, value, expected);
     return EXIT_USAGE;
 }
 
-/* A whole number from 0 to max, and where it ends. Returns 0 where there is none. */
-static int read_integer(const char *text, uint64_t max, uint64_t *out, const char **end) {
+/* A whole number up to max, and where it ends. Returns 0 where there is none. */
+static int scan_integer(const char *text, uint64_t max, uint64_t *out, const char **end) {
     char *stop;
     if (*text < '0' || *text > '9') return 0;
     errno = 0;
@@ -60,160 +59,119 @@ static int read_integer(const char *text, uint64_t max, uint64_t *out, const cha
     return errno == 0 && *out <= max;
 }
 
-static int is_integer(const char *text, uint64_t max, uint64_t *out) {
+static int read_integer(const char *option, const char *value, uint64_t max, const char *expected,
+                        uint64_t *out) {
     const char *end;
-    return read_integer(text, max, out, &end) && *end == '\0';
+    if (scan_integer(value, max, out, &end) && *end == '\0') return -1;
+    return complain(option, value, expected);
 }
 
-static int is_number(const char *text, double max, double *out) {
+static int read_number(const char *option, const char *value, double max, const char *expected,
+                       double *out) {
     char *end;
-    *out = strtod(text, &end);
-    return end != text && *end == '\0' && *out >= 0 && *out <= max;
+    *out = strtod(value, &end);
+    if (end != value && *end == '\0' && *out >= 0 && *out <= max) return -1;
+    return complain(option, value, expected);
 }
 
-static int is_draft_budget(const char *text, uint32_t *out) {
-    uint64_t budget = KIMI_AUTO;
-    if (strcmp(text, "auto") != 0 && !is_integer(text, 63, &budget)) return 0;
-    *out = (uint32_t)budget;
-    return 1;
-}
-
-static int is_utf8(const char *text) {
-    return text[utf8_valid(text, strlen(text))] == '\0';
-}
-
-static int read_tokens(struct options *options, const char *list) {
-    const char *at = list;
-    uint64_t token;
-    free(options->tokens);
-    options->tokens = allocate(sizeof(int32_t) * strlen(list)); /* every id takes a byte or more */
-    options->n_tokens = 0;
-    while (read_integer(at, INT32_MAX, &token, &at)) {
-        options->tokens[options->n_tokens++] = (int32_t)token;
-        if (*at == '\0') return 1;
-        if (*at++ != ',') return 0;
-    }
-    return 0;
-}
-
-static int complain_utf8(const char *option, const char *value) {
-    fprintf(stderr, "kimi-chat: --%s is not UTF-8 at byte %zu\n", option,
-            utf8_valid(value, strlen(value)));
+static int read_text(const char *option, const char *value, const char **out) {
+    const size_t valid = utf8_valid(value, strlen(value));
+    *out = value;
+    if (value[valid] == '\0') return -1;
+    fprintf(stderr, "kimi-chat: --%s is not UTF-8 at byte %zu\n", option, valid);
     return EXIT_USAGE;
 }
 
-enum {
-    DEPLOYMENT = 1,
-    PROMPT,
-    SYSTEM,
-    INSTANT,
-    MAX_TOKENS,
-    TEMPERATURE,
-    TOP_P,
-    SEED,
-    RAW_TOKENS,
-    DRAFT,
-    STATS,
-    HELP,
-    VERSION,
-    N_OPTIONS = VERSION
-};
+static int read_tokens(const char *list, struct options *options) {
+    const char *at = list;
+    uint64_t token;
+    free(options->tokens);
+    options->tokens = allocate(sizeof(int32_t) * strlen(list)); /* an id takes a byte or more */
+    options->n_tokens = 0;
+    while (scan_integer(at, INT32_MAX, &token, &at)) {
+        options->tokens[options->n_tokens++] = (int32_t)token;
+        if (*at == '\0') return -1;
+        if (*at++ != ',') break;
+    }
+    return complain("raw-tokens", list, "token ids with commas between them");
+}
 
-/* names[i] is option i + 1. */
-static const struct option names[N_OPTIONS + 1] = {
-    {"deployment", required_argument, NULL, DEPLOYMENT},
-    {"prompt", required_argument, NULL, PROMPT},
-    {"system", required_argument, NULL, SYSTEM},
-    {"instant", no_argument, NULL, INSTANT},
-    {"max-tokens", required_argument, NULL, MAX_TOKENS},
-    {"temperature", required_argument, NULL, TEMPERATURE},
-    {"top-p", required_argument, NULL, TOP_P},
-    {"seed", required_argument, NULL, SEED},
-    {"raw-tokens", required_argument, NULL, RAW_TOKENS},
-    {"draft", required_argument, NULL, DRAFT},
-    {"stats", no_argument, NULL, STATS},
-    {"help", no_argument, NULL, HELP},
-    {"version", no_argument, NULL, VERSION},
-    {NULL, 0, NULL, 0}};
+static int print(const char *text) {
+    screen_reply(text, strlen(text));
+    return EXIT_STOP;
+}
 
 static int print_version(void) {
     char line[64];
-    screen_reply(line,
-                 (size_t)snprintf(line, sizeof line, "kimi-chat %d.%d.%d\n", KIMI_VERSION_MAJOR,
-                                  KIMI_VERSION_MINOR, KIMI_VERSION_PATCH));
-    return EXIT_STOP;
+    snprintf(line, sizeof line, "kimi-chat %d.%d.%d\n", KIMI_VERSION_MAJOR, KIMI_VERSION_MINOR,
+             KIMI_VERSION_PATCH);
+    return print(line);
 }
 
-static int print_help(void) {
-    screen_reply(help, sizeof help - 1);
-    return EXIT_STOP;
-}
-
-/* Takes one option. Returns as options_parse. */
-static int take(struct options *options, int option, const char *value) {
-    uint64_t integer;
-    if (option == '?') return EXIT_USAGE; /* getopt has said why */
-    const char *name = names[option - 1].name;
+static int take(int option, const char *value, struct options *to) {
     switch (option) {
-        case DEPLOYMENT:
-            options->deployment = value;
-            break;
-        case PROMPT:
-            if (!is_utf8(value)) return complain_utf8(name, value);
-            options->prompt = value;
-            break;
-        case SYSTEM:
-            if (!is_utf8(value)) return complain_utf8(name, value);
-            options->system = value;
-            break;
-        case INSTANT:
-            options->thinking = 0;
-            break;
-        case MAX_TOKENS:
-            if (!is_integer(value, UINT32_MAX, &integer))
-                return complain(name, value, "from 0 to 4294967295");
-            options->max_tokens = (uint32_t)integer;
-            break;
-        case TEMPERATURE:
-            if (!is_number(value, FLT_MAX, &options->temperature))
-                return complain(name, value, "a number, 0 or more");
-            break;
-        case TOP_P:
-            if (!is_number(value, 1, &options->top_p))
-                return complain(name, value, "a number from 0 to 1");
-            break;
-        case SEED:
-            if (!is_integer(value, UINT64_MAX, &options->seed))
-                return complain(name, value, "from 0 to 18446744073709551615");
-            options->has_seed = 1;
-            break;
-        case RAW_TOKENS:
-            if (!read_tokens(options, value))
-                return complain(name, value, "token ids with commas between them");
-            break;
-        case DRAFT:
-            if (!is_draft_budget(value, &options->draft_budget))
-                return complain(name, value, "from 0 to 63, or auto");
-            break;
-        case STATS:
-            options->stats = 1;
-            break;
-        case HELP:
-            return print_help();
-        case VERSION:
+        case 'd':
+            to->deployment = value;
+            return -1;
+        case 'p':
+            return read_text("prompt", value, &to->prompt);
+        case 's':
+            return read_text("system", value, &to->system);
+        case 'i':
+            to->thinking = 0;
+            return -1;
+        case 'm':
+            return read_integer("max-tokens", value, UINT32_MAX, "from 0 to 4294967295",
+                                &to->max_tokens);
+        case 't':
+            return read_number("temperature", value, FLT_MAX, "a number, 0 or more",
+                               &to->temperature);
+        case 'T':
+            return read_number("top-p", value, 1, "a number from 0 to 1", &to->top_p);
+        case 'S':
+            to->has_seed = 1;
+            return read_integer("seed", value, UINT64_MAX, "from 0 to 18446744073709551615",
+                                &to->seed);
+        case 'r':
+            return read_tokens(value, to);
+        case 'D':
+            to->draft_budget = KIMI_AUTO;
+            if (strcmp(value, "auto") == 0) return -1;
+            return read_integer("draft", value, 63, "from 0 to 63, or auto", &to->draft_budget);
+        case 'x':
+            to->stats = 1;
+            return -1;
+        case 'h':
+            return print(help);
+        case 'v':
             return print_version();
+        default:
+            return EXIT_USAGE; /* getopt has said why */
     }
-    return -1;
 }
 
 int options_parse(struct options *options, int argc, char **argv) {
+    static const struct option names[] = {{"deployment", required_argument, NULL, 'd'},
+                                          {"prompt", required_argument, NULL, 'p'},
+                                          {"system", required_argument, NULL, 's'},
+                                          {"instant", no_argument, NULL, 'i'},
+                                          {"max-tokens", required_argument, NULL, 'm'},
+                                          {"temperature", required_argument, NULL, 't'},
+                                          {"top-p", required_argument, NULL, 'T'},
+                                          {"seed", required_argument, NULL, 'S'},
+                                          {"raw-tokens", required_argument, NULL, 'r'},
+                                          {"draft", required_argument, NULL, 'D'},
+                                          {"stats", no_argument, NULL, 'x'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {"version", no_argument, NULL, 'v'},
+                                          {NULL, 0, NULL, 0}};
     static char program[] = "kimi-chat"; /* what getopt's messages begin with */
     int option, status = -1;
     *options = (struct options){
         .thinking = 1, .temperature = -1, .top_p = 0.95, .draft_budget = KIMI_AUTO};
     if (argc > 0) argv[0] = program;
     while (status < 0 && (option = getopt_long(argc, argv, "", names, NULL)) != -1)
-        status = take(options, option, optarg);
+        status = take(option, optarg, options);
     if (status >= 0) return status;
     if (optind < argc) {
         fprintf(stderr, "kimi-chat: '%s' is not an option; a prompt goes behind --prompt\n",

@@ -12,12 +12,12 @@ struct options {
     int32_t *tokens;    /* of --raw-tokens; NULL: the prompt is text */
     size_t n_tokens;
     int thinking;
-    uint32_t max_tokens;
-    double temperature; /* negative: the mode's own */
+    uint64_t max_tokens; /* at most UINT32_MAX */
+    double temperature;  /* negative: the mode's own */
     double top_p;
     int has_seed;
     uint64_t seed;
-    uint32_t draft_budget;
+    uint64_t draft_budget; /* 0..63 or KIMI_AUTO */
     int stats;
 };
 

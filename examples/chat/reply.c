@@ -28,10 +28,10 @@ static kimi_status set_options(const struct chat *chat, struct reply *reply) {
     kimi_session_options to;
     kimi_session_options_init(&to);
     to.seed = reply->seed = next_seed(chat);
-    to.max_tokens = from->max_tokens;
+    to.max_tokens = (uint32_t)from->max_tokens;
     to.temperature = (float)(from->temperature >= 0 ? from->temperature : mode_temperature);
     to.top_p = (float)from->top_p;
-    to.draft_budget = from->draft_budget;
+    to.draft_budget = (uint32_t)from->draft_budget;
     return kimi_session_set_options(chat->session, &to, &reply->error);
 }
 
@@ -105,6 +105,9 @@ static void end_lines(const struct chat *chat, const struct reply *reply) {
     if (chat->options.tokens != NULL ? reply->generated_tokens > 0
                                      : answer->len > 0 && answer->data[answer->len - 1] != '\n')
         screen_reply("\n", 1);
+    if (reply->finish_reason == KIMI_FINISH_CANCELLED) screen_note(&chat->screen, "[cancelled]");
+    if (reply->finish_reason == KIMI_FINISH_LENGTH)
+        screen_note(&chat->screen, "[cut: no more tokens are allowed]");
 }
 
 struct reply reply_run(struct chat *chat, const struct text *request) {
@@ -115,6 +118,7 @@ struct reply reply_run(struct chat *chat, const struct text *request) {
     kimi_error_init(&reply.error);
     reply.in_reasoning = chat->options.thinking;
     reply.prompt_was_new = chat->n_replies == 0;
+    reply.finish_reason = KIMI_FINISH_ERROR;
     if (set_options(chat, &reply) != KIMI_OK || append(chat, request, &reply.error) != KIMI_OK)
         return reply;
     chat->n_replies++;
@@ -125,30 +129,21 @@ struct reply reply_run(struct chat *chat, const struct text *request) {
         count_step(&reply, &step, begin);
     }
     interrupt_disarm();
+    if (reply.error.status != KIMI_OK) reply.finish_reason = KIMI_FINISH_ERROR;
     screen_end_progress(&chat->screen);
     end_lines(chat, &reply);
     return reply;
 }
 
 int reply_outcome(const struct reply *reply) {
-    if (reply->error.status != KIMI_OK) return EXIT_ERROR;
-    if (reply->finish_reason == KIMI_FINISH_LENGTH) return EXIT_LENGTH;
-    if (reply->finish_reason == KIMI_FINISH_CANCELLED) return EXIT_CANCELLED;
-    return EXIT_STOP;
-}
-
-const char *reply_finish(const struct reply *reply) {
-    if (reply->error.status != KIMI_OK) return "error";
     switch (reply->finish_reason) {
-        case KIMI_FINISH_STOP:
-            return "stop";
         case KIMI_FINISH_LENGTH:
-            return "length";
+            return EXIT_LENGTH;
         case KIMI_FINISH_CANCELLED:
-            return "cancelled";
-        case KIMI_FINISH_TOOL_CALLS:
-            return "tool_calls";
+            return EXIT_CANCELLED;
+        case KIMI_FINISH_ERROR:
+            return EXIT_ERROR;
         default:
-            return "other";
+            return EXIT_STOP;
     }
 }

@@ -9,8 +9,8 @@
 #include "text.h"
 
 struct reply {
-    kimi_error error;       /* status other than KIMI_OK: the reply failed */
     uint32_t finish_reason; /* KIMI_FINISH_* */
+    kimi_error error;       /* of KIMI_FINISH_ERROR */
     int in_reasoning;       /* its end has not come yet */
     uint64_t n_reasoning;   /* bytes */
     struct text answer;     /* what comes after the reasoning */
@@ -28,8 +28,5 @@ struct reply reply_run(struct chat *chat, const struct text *request);
 
 /* The exit status that tells how the reply ended. */
 int reply_outcome(const struct reply *reply);
-
-/* The name of its finish_reason. */
-const char *reply_finish(const struct reply *reply);
 
 #endif

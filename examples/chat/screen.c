@@ -31,6 +31,10 @@ void screen_reasoning(const struct screen *screen, const char *text, size_t n) {
     if (screen->colour) fputs("\033[0m", stderr);
 }
 
+void screen_note(const struct screen *screen, const char *text) {
+    if (screen->stderr_is_terminal) fprintf(stderr, "%s\n", text);
+}
+
 void screen_progress(struct screen *screen, const char *what, uint64_t done, uint64_t total) {
     if (!screen->stderr_is_terminal || total == 0) return;
     screen_end_progress(screen);

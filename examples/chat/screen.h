@@ -16,6 +16,8 @@ struct screen screen_open(void);
 void screen_reply(const char *text, size_t n);
 /* Part of the reasoning: for the eyes only. */
 void screen_reasoning(const struct screen *screen, const char *text, size_t n);
+/* A line for the eyes only. */
+void screen_note(const struct screen *screen, const char *text);
 /* Shows how far something long has come, only on a terminal. The next call replaces it. */
 void screen_progress(struct screen *screen, const char *what, uint64_t done, uint64_t total);
 void screen_end_progress(struct screen *screen);
