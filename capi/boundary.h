@@ -49,14 +49,17 @@ inline std::string_view text(const char *pointer, std::size_t n, std::string_vie
     return {chars.data(), chars.size()};
 }
 
+// No struct grows beyond this: a larger struct_size was never initialised.
+inline constexpr std::size_t kMaxStruct = 4096;
+
 // A struct as this version knows it: members that the caller's struct lacks keep the value they
 // have in `defaults`. Members that only a newer header has must be zero.
 template <typename T>
 T read_struct(const T *in, const T &defaults, std::size_t smallest, std::string_view name) {
     const std::size_t size = not_null(in, name).struct_size;
-    if (size < smallest)
-        fail(KIMI_INVALID_ARGUMENT, name, ".struct_size is ", size, ", must be at least ", smallest,
-             ": initialise the struct with its init macro");
+    if (size < smallest || size > kMaxStruct)
+        fail(KIMI_INVALID_ARGUMENT, name, ".struct_size is ", size, ", must be from ", smallest,
+             " to ", kMaxStruct, ": initialise the struct with its init macro");
     const auto *bytes = reinterpret_cast<const char *>(in);
     for (std::size_t i = sizeof(T); i < size; ++i)
         if (bytes[i] != 0)
@@ -77,9 +80,9 @@ void write_struct(void *out, std::size_t caller_size, T value) {
 // Copies a result of n elements into a caller's buffer of cap and always writes the size.
 template <typename T>
 void copy_out(const T *from, std::size_t n, T *to, std::size_t cap, std::size_t *size,
-              std::string_view name) {
+              std::string_view name, std::string_view size_name) {
     if (to == nullptr && cap > 0) fail(KIMI_INVALID_ARGUMENT, name, " is NULL, but cap is ", cap);
-    not_null(size, "the size output") = n;
+    not_null(size, size_name) = n;
     if (n > cap) fail(KIMI_TOO_LONG, name, " has room for ", cap, ", ", n, " are needed");
     std::copy_n(from, n, to);
 }

@@ -45,13 +45,13 @@ class InUse {
   public:
     static constexpr std::size_t kMax = 256;
 
-    explicit InUse(kimi_session *session) { add(&not_null(session, "session"), "the session"); }
+    explicit InUse(kimi_session *session) { add(session, "session"); }
     InUse(kimi_session *const *sessions, std::size_t n) {
         if (n > kMax)
             fail(KIMI_INVALID_ARGUMENT, "n is ", n, ", at most ", kMax, " sessions form a batch");
         try {
             for (kimi_session *session : array(sessions, n, "sessions"))
-                add(&not_null(session, "a session of the batch"), "a session of the batch");
+                add(session, cat("sessions[", n_, ']'));
         } catch (...) {
             release();
             throw;
@@ -66,7 +66,7 @@ class InUse {
 
   private:
     void add(kimi_session *session, std::string_view name) {
-        if (session->in_use.exchange(true, std::memory_order_acquire))
+        if (not_null(session, name).in_use.exchange(true, std::memory_order_acquire))
             fail(KIMI_INVALID_ARGUMENT, name, " is in use by another call, or named twice");
         handles_[n_] = session;
         batch_[n_++] = &session->session;
@@ -101,10 +101,24 @@ void write_step(const Session &session, void *out, std::size_t size) {
 template <typename T>
 std::size_t result_size(const T *out) {
     const std::size_t size = not_null(out, "out").struct_size;
-    if (size < sizeof(T))
-        fail(KIMI_INVALID_ARGUMENT, "out.struct_size is ", size, ", must be at least ", sizeof(T),
-             ": initialise the struct with its init macro");
+    if (size < sizeof(T) || size > kMaxStruct)
+        fail(KIMI_INVALID_ARGUMENT, "out.struct_size is ", size, ", must be from ", sizeof(T),
+             " to ", kMaxStruct, ": initialise the struct with its init macro");
     return size;
+}
+
+// One step of every session; `size` is that of the elements of out.
+void step(const InUse &held, kimi_step *out, std::size_t size) {
+    Engine &engine = held.session().engine();
+    for (const Session *session : held.batch())
+        if (&session->engine() != &engine)
+            fail(KIMI_INVALID_ARGUMENT, "the sessions of the batch belong to different engines");
+    engine.step(held.batch());
+    char *to = reinterpret_cast<char *>(out);
+    for (const Session *session : held.batch()) write_step(*session, to, size), to += size;
+    for (const Session *session : held.batch())
+        if (session->result().status != KIMI_OK)
+            throw Error{session->result().status, session->result().error};
 }
 
 }  // namespace
@@ -148,26 +162,13 @@ kimi_status kimi_session_append_chat(kimi_session *session, const char *json, si
 }
 
 kimi_status kimi_decode_step(kimi_session *session, kimi_step *out, kimi_error *error) noexcept {
-    return kimi_decode_batch(&session, 1, out, error);
+    return guarded(error, [&] { step(InUse(session), out, result_size(out)); });
 }
 
 kimi_status kimi_decode_batch(kimi_session *const *sessions, size_t n, kimi_step *out,
                               kimi_error *error) noexcept {
     return guarded(error, [&] {
-        if (n == 0) return;
-        const std::size_t size = result_size(out);
-        const InUse held(sessions, n);
-        Engine &engine = held.session().engine();
-        for (const Session *session : held.batch())
-            if (&session->engine() != &engine)
-                fail(KIMI_INVALID_ARGUMENT,
-                     "the sessions of the batch belong to different engines");
-        engine.step(held.batch());
-        char *to = reinterpret_cast<char *>(out);
-        for (const Session *session : held.batch()) write_step(*session, to, size), to += size;
-        for (const Session *session : held.batch())
-            if (session->result().status != KIMI_OK)
-                throw Error{session->result().status, session->result().error};
+        if (n > 0) step(InUse(sessions, n), out, result_size(out));
     });
 }
 

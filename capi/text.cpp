@@ -27,7 +27,7 @@ kimi_status kimi_tokenize(const kimi_tokenizer *tokenizer, const char *text, siz
             fail(KIMI_INVALID_ARGUMENT, "flags is ", flags, ", must be 0 or KIMI_SPECIALS");
         const std::vector<std::int32_t> ids =
             t.encode(capi::text(text, len, "text"), (flags & KIMI_SPECIALS) != 0);
-        copy_out(ids.data(), ids.size(), tokens, cap, n, "tokens");
+        copy_out(ids.data(), ids.size(), tokens, cap, n, "tokens", "n");
     });
 }
 
@@ -36,7 +36,7 @@ kimi_status kimi_detokenize(const kimi_tokenizer *tokenizer, const int32_t *toke
     return guarded(error, [&] {
         const Tokenizer &t = *not_null(tokenizer, "tokenizer").tokenizer;
         const std::string bytes = t.decode(array(tokens, n, "tokens"));
-        copy_out(bytes.data(), bytes.size(), text, cap, len, "text");
+        copy_out(bytes.data(), bytes.size(), text, cap, len, "text", "len");
     });
 }
 
@@ -45,6 +45,6 @@ kimi_status kimi_chat_render(const kimi_tokenizer *tokenizer, const char *json, 
     return guarded(error, [&] {
         const Tokenizer &t = *not_null(tokenizer, "tokenizer").tokenizer;
         const std::string rendered = render_chat_request(t, capi::text(json, json_len, "json"));
-        copy_out(rendered.data(), rendered.size(), text, cap, len, "text");
+        copy_out(rendered.data(), rendered.size(), text, cap, len, "text", "len");
     });
 }

@@ -224,6 +224,10 @@ const Json *Json::find(std::string_view key) const {
 
 Json parse_json(std::string_view text, std::string_view what, kimi_status status,
                 EqualKeys equal_keys) {
+    // The parser would take it for the end.
+    const std::size_t nul = text.find('\0');
+    if (nul != std::string_view::npos)
+        fail(status, what, ": invalid JSON at byte ", nul + 1, ": a NUL character");
     Json root;
     Builder builder(&root, equal_keys);
     if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder))

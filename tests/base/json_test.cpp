@@ -19,6 +19,16 @@ TEST_CASE("json: the last of equal keys wins and keeps the first one's place") {
     CHECK(dump_json(parse_json(R"({"a":1,"b":2,"a":3})", "x"), ",", ":") == R"({"a":3,"b":2})");
 }
 
+TEST_CASE("json: equal keys can be refused") {
+    const auto parse = [](std::string_view text) {
+        return parse_json(text, "x", KIMI_CORRUPT, EqualKeys::refused);
+    };
+    CHECK_NOTHROW(parse(R"({"a":{"a":1},"b":{"a":1}})"));
+    const Error error = test::error_of([&] { parse(R"({"b":{"a":1,"c":2,"a":1}})"); });
+    CHECK(error.status == KIMI_CORRUPT);
+    CHECK(error.text == "x: invalid JSON: the key \"a\" appears twice");
+}
+
 TEST_CASE("json: bad input is named with its byte offset") {
     for (const char *text : {"", "{", "[1,]", "{\"a\":}", "nul", "\"\xff\"", "\"\\ud800\"", "1 2",
                              "01", "1e999", "\"\x01\""}) {
@@ -27,6 +37,9 @@ TEST_CASE("json: bad input is named with its byte offset") {
         CHECK(error.status == KIMI_INVALID_ARGUMENT);
         CHECK(test::contains(error.text, "file.json: invalid JSON at byte "));
     }
+    const std::string_view with_nul("{}\0{}", 5);
+    CHECK(test::contains(test::error_of([&] { parse_json(with_nul, "x"); }).text,
+                         "x: invalid JSON at byte 3"));
 }
 
 TEST_CASE("json: deep nesting is refused, not a stack overflow") {
