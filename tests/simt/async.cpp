@@ -29,13 +29,15 @@ void async_copy(const SharedPlace &to, const GlobalPlace &from, unsigned bytes, 
         block.log(thread, site, nullptr, Access::pack(to.at, bytes, Op::kAsyncCopy));
     }
     block.shadow().write_async(thread, to.at, bytes, site);
-    if (valid > 0) {
-        mark_global_read(thread, from, valid, site);
-    }
-    std::byte padded[16] = {};
+    std::byte *destination = block.shared_memory() + to.at;
     const auto *source = reinterpret_cast<const std::byte *>(from.address);
-    std::memcpy(padded, source, valid == sizeof padded ? sizeof padded : valid);
-    std::memcpy(block.shared_memory() + to.at, padded, bytes);
+    if (valid > 0) mark_global_read(thread, from, valid, site);
+    if (valid == 16) {
+        std::memcpy(destination, source, 16);
+    } else {
+        std::memset(destination, 0, bytes);
+        if (valid > 0) std::memcpy(destination, source, valid);
+    }
 }
 
 void async_commit() {

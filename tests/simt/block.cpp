@@ -118,6 +118,9 @@ void Block::thread_main(boost::context::detail::transfer_t from) {
         wait_for_tensor_operations(*running_thread);
     } catch (const Abandon &) {
         abandoned = true;
+    } catch (...) {
+        block.run_->add_exception();
+        abandoned = true;
     }
     if (abandoned) {
         block.failed_ = true;

@@ -230,10 +230,7 @@ TEST_CASE("simt: traffic is kept by line of source") {
 
 TEST_CASE("simt: without counters nothing is counted") {
     Arrays a;
-    RunOptions options;
-    options.counters = false;
-    const Report r = run_body(
-        {1}, {32}, [&] { a.out[tid()] = a.in[tid()]; }, options);
+    const Report r = run_body({1}, {32}, [&] { a.out[tid()] = a.in[tid()]; }, {.counters = false});
     check_clean(r);
     CHECK(r.counters("body").buffers.empty());
 }

@@ -28,7 +28,7 @@ struct Matmul {
     Buffer<bf16> a_device{"a", a}, b_device{"b", b};
     Buffer<float> y{"y", static_cast<std::size_t>(m) * n};
 
-    Report run(RunOptions options = {}) {
+    Report run(Options options = {}) {
         options.outputs = {&y};
         return host::run(
             [&] {

@@ -21,8 +21,7 @@ struct Arrays {
 
 TEST_CASE("simt: a kernel that copies an array copies it and is clean") {
     Arrays a;
-    RunOptions options;
-    options.outputs = {&a.y};
+    const Options options{.outputs = {&a.y}};
     check_clean(run_body(
         {2}, {128},
         [&] {
@@ -157,8 +156,7 @@ TEST_CASE("simt: poisoned memory counts as unwritten again") {
 
 TEST_CASE("simt: an output that is not written completely is found") {
     Arrays a;
-    RunOptions options;
-    options.outputs = {&a.y};
+    const Options options{.outputs = {&a.y}};
     check_fault(run_body(
                     {1}, {255}, [&] { a.out[tid()] = 0; }, options),
                 FaultKind::kUnwrittenOutput, "buffer y, 4 of 1024 bytes, the first at 1020");
@@ -211,6 +209,18 @@ TEST_CASE("simt: device memory cannot be used outside a kernel") {
     CHECK(test::contains(test::error_of([&] { a.out[0] = 1; }).text, "outside a kernel"));
     CHECK(test::contains(test::error_of([] { submit(launch_of({1}, {1}, 0, [] {})); }).text,
                          "without a sink"));
+}
+
+TEST_CASE("simt: what a kernel throws comes out of run") {
+    Arrays a;
+    const auto throws = [&] {
+        run_body({4}, {64}, [&] {
+            a.out[blockIdx.x * 64 + tid()] = 0;
+            if (tid() == 40) fail(KIMI_IO, "on purpose");
+        });
+    };
+    CHECK(test::error_of(throws).text == "on purpose");
+    CHECK(test::error_of(throws).text == "on purpose");  // nothing is left of the first time
 }
 
 }  // namespace

@@ -45,7 +45,11 @@ void take_memory(Counters &counters, const Tally &tally, bool keep) {
     }
 }
 
-void take_faults(Report &report, LaunchRun &run) {
+void take_faults(Report &report, const LaunchRun &run) {
+    if (run.thrown) {
+        forget_launch();
+        std::rethrow_exception(run.thrown);
+    }
     report.faults.insert(report.faults.end(), run.faults.begin(), run.faults.end());
 }
 
@@ -138,7 +142,7 @@ void submit(Launch launch) {
     launch_sink->launch(std::move(launch));
 }
 
-Report run(const std::function<void()> &enqueue, const RunOptions &options) {
+Report run(const std::function<void()> &enqueue, const Options &options) {
     RunNow sink(options);
     {
         const SinkScope scope(sink);
@@ -148,7 +152,7 @@ Report run(const std::function<void()> &enqueue, const RunOptions &options) {
     return std::move(sink.report);
 }
 
-Report run_together(const std::vector<std::function<void()>> &devices, const RunOptions &options) {
+Report run_together(const std::vector<std::function<void()>> &devices, const Options &options) {
     Options together = options;
     together.alone = false;
     together.workers = 1;

@@ -33,18 +33,13 @@ struct Report {
     std::string text() const;
 };
 
-struct RunOptions : Options {
-    std::vector<const RawBuffer *> outputs;  // every byte has to be written when all is done
-};
-
 // Calls `enqueue` and runs each launch that it makes at once, on this thread and options.workers -
 // 1 others. Stops at the first launch with a fault.
-Report run(const std::function<void()> &enqueue, const RunOptions &options = {});
+Report run(const std::function<void()> &enqueue, const Options &options = {});
 
 // Several devices: `devices[i]` makes the launches of device i. They run in order on each device,
 // and the devices together, on one thread; so kernels may wait for each other. Distinct bytes are
 // not counted, and writes by two blocks not checked.
-Report run_together(const std::vector<std::function<void()>> &devices,
-                    const RunOptions &options = {});
+Report run_together(const std::vector<std::function<void()>> &devices, const Options &options = {});
 
 }  // namespace kimi::simt::host

@@ -62,9 +62,14 @@ void LaunchRun::add(Fault fault) {
     if (faults.size() > kMaxFaults) faults.pop_back();
 }
 
+void LaunchRun::add_exception() {
+    const std::lock_guard lock(mutex);
+    thrown = std::current_exception();
+}
+
 bool LaunchRun::failed() {
     const std::lock_guard lock(mutex);
-    return !faults.empty();
+    return !faults.empty() || thrown;
 }
 
 std::string LaunchRun::refusal() const {

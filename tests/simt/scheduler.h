@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -20,10 +21,11 @@ struct Options {
     // floating-point atomics is open; all else stays repeatable.
     unsigned workers = 1;
     bool backward = false;  // opposite order of lanes, warps and blocks: results must not change
-    bool alone = true;      // no other launch runs meanwhile: what it does to memory is known
-    std::size_t stack_bytes = 64 * 1024;  // of one thread
-    unsigned resident_blocks = 188;       // that can wait for each other: one per SM
-    double hang_after_s = 100;            // of virtual time without any change
+    bool alone = true;      // no other launch runs meanwhile, so that it is known what each does
+    std::size_t stack_bytes = 64 * 1024;          // of one thread
+    unsigned resident_blocks = 188;               // that can wait for each other: one per SM
+    double hang_after_s = 100;                    // of virtual time without any change
+    std::vector<const RawBuffer *> outputs = {};  // every byte has to be written when all is done
 };
 
 // Virtual time, as kernels see it. It moves when clocks are read and when all threads only poll.
@@ -49,7 +51,9 @@ struct LaunchRun {
 
     std::mutex mutex;
     std::vector<Fault> faults;
+    std::exception_ptr thrown;  // by a kernel, as a failing test does
     void add(Fault fault);
+    void add_exception();  // the current one
     bool failed();
     // Why CUDA would refuse it, or "".
     std::string refusal() const;

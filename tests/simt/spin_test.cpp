@@ -58,9 +58,7 @@ TEST_CASE("simt: devices that spin on each other's flags run together") {
         unsigned timeouts = 0;
         std::vector<std::function<void()>> devices;
         for (unsigned d = 0; d < kDevices; ++d) devices.push_back(device(board, d, 1, timeouts));
-        RunOptions options;
-        options.backward = backward;
-        check_clean(run_together(devices, options));
+        check_clean(run_together(devices, {.backward = backward}));
         CHECK(timeouts == 0);
         for (unsigned d = 0; d < kDevices; ++d) {
             CHECK(board.flags[d]->download() == std::vector<unsigned>(kDevices, 1));
@@ -127,8 +125,6 @@ TEST_CASE("simt: blocks of a cooperative launch wait for each other") {
     Global<unsigned> c = count.data();
     const auto grid_barrier = [&](unsigned blocks, bool cooperative) {
         count.fill(0);
-        RunOptions options;
-        options.workers = 2;
         return run(
             [&, blocks, cooperative] {
                 Launch l = launch_of({blocks}, {32}, 0, [&c, blocks] {
@@ -139,7 +135,7 @@ TEST_CASE("simt: blocks of a cooperative launch wait for each other") {
                 l.cooperative = cooperative;
                 submit(l);
             },
-            options);
+            {.workers = 2});
     };
     check_clean(grid_barrier(188, true));
     check_fault(grid_barrier(189, true), FaultKind::kBadLaunch, "188 fit");
@@ -184,9 +180,7 @@ TEST_CASE("simt: results and counters repeat, whatever the order and the number 
     Global<const float> in = x.data();
     Global<float> out = y.data();
     const auto run_once = [&](unsigned workers, bool backward) {
-        RunOptions options;
-        options.workers = workers;
-        options.backward = backward;
+        const Options options{.workers = workers, .backward = backward};
         const Report r = run_body(
             {16}, {256},
             [&] {

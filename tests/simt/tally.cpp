@@ -34,45 +34,24 @@ Spread spread_of(const WarpAccess &access) {
     return count_ascending(sorted.data(), access.n);
 }
 
-// Whether accesses of a width that divides 128 bytes fall into different banks.
-bool all_apart(const std::uint64_t *address, unsigned n, unsigned bytes) {
-    const int shift = std::countr_zero(bytes);
-    const unsigned last = (kBanks * kBankBytes >> shift) - 1;
+// Passes over the banks that accesses of `unit` bytes need: the largest number of different units
+// in one group of banks. An aligned access covers whole groups of its own width.
+unsigned bank_degree(const std::uint64_t *address, unsigned n, unsigned unit) {
+    const int shift = std::countr_zero(unit);
+    const std::uint32_t last_group = (kBanks * kBankBytes >> shift) - 1;
+    std::array<std::uint32_t, kWarpSize> units;
     std::uint32_t taken = 0;
-    for (unsigned i = 0; i < n; ++i) taken |= 1U << (address[i] >> shift & last);
-    return static_cast<unsigned>(std::popcount(taken)) == n;
-}
-
-// The largest number of different words in one bank among n accesses of whole words.
-unsigned bank_degree(const std::uint64_t *address, unsigned n, unsigned words_each) {
-    std::array<std::uint32_t, kWarpSize> words;
-    std::array<std::uint32_t, kBanks> first_word;
-    std::uint32_t seen = 0;
-    bool conflict = false;
-    unsigned n_words = 0;
     for (unsigned i = 0; i < n; ++i) {
-        const auto word0 = static_cast<std::uint32_t>(address[i] / kBankBytes);
-        for (unsigned j = 0; j < words_each; ++j) {
-            const std::uint32_t word = word0 + j;
-            const unsigned bank = word % kBanks;
-            if ((seen >> bank & 1U) == 0) {
-                seen |= 1U << bank;
-                first_word[bank] = word;
-            } else if (first_word[bank] != word) {
-                conflict = true;
-            } else {
-                continue;
-            }
-            words[n_words++] = word;
-        }
+        units[i] = static_cast<std::uint32_t>(address[i] >> shift);
+        taken |= 1U << (units[i] & last_group);
     }
-    if (!conflict) return 1;
-    std::sort(words.begin(), words.begin() + n_words);
-    std::array<std::uint8_t, kBanks> per_bank{};
+    if (static_cast<unsigned>(std::popcount(taken)) == n) return 1;
+    std::sort(units.begin(), units.begin() + n);
+    std::array<std::uint8_t, kBanks> in_group{};
     unsigned degree = 0;
-    for (unsigned i = 0; i < n_words; ++i) {
-        if (i > 0 && words[i] == words[i - 1]) continue;
-        degree = std::max<unsigned>(degree, ++per_bank[words[i] % kBanks]);
+    for (unsigned i = 0; i < n; ++i) {
+        if (i > 0 && units[i] == units[i - 1]) continue;
+        degree = std::max<unsigned>(degree, ++in_group[units[i] & last_group]);
     }
     return degree;
 }
@@ -80,17 +59,14 @@ unsigned bank_degree(const std::uint64_t *address, unsigned n, unsigned words_ea
 }  // namespace
 
 Wavefronts wavefronts(const WarpAccess &access, unsigned bytes) {
-    const unsigned words_each = std::max(1U, bytes / kBankBytes);
-    const int shift = std::countr_zero(kWarpSize / words_each);  // lanes served together
+    const unsigned unit = std::max(kBankBytes, bytes);
+    const int shift = std::countr_zero(kBanks * kBankBytes / unit);  // lanes served together
     Wavefronts total;
     for (unsigned i = 0; i < access.n;) {
         const int phase = access.lane[i] >> shift;
         unsigned end = i;
         while (end < access.n && access.lane[end] >> shift == phase) ++end;
-        const std::uint64_t *phase_begin = access.address.data() + i;
-        total.needed += all_apart(phase_begin, end - i, words_each * kBankBytes)
-                            ? 1
-                            : bank_degree(phase_begin, end - i, words_each);
+        total.needed += bank_degree(access.address.data() + i, end - i, unit);
         total.ideal += 1;
         i = end;
     }

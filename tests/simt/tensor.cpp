@@ -12,6 +12,7 @@ namespace kimi::simt::host {
 namespace {
 
 constexpr std::uint32_t kAllLanes = ~0U;
+constexpr unsigned kRowBytes = 16;
 
 const char *name_of(TensorKind kind) {
     switch (kind) {
@@ -48,14 +49,11 @@ void write_back(TensorOperation &op, unsigned part, unsigned n, Word &&word) {
 // Lane 4 i + j receives elements 2 j and 2 j + 1 of row i: as the rows lie in memory.
 void load_matrix(Warp &warp, const TensorOperation &op, unsigned first_lane,
                  TensorOperation::Register &out, Site site) {
-    constexpr unsigned kRowBytes = 16;
     Block &block = *warp.block;
     for (unsigned r = 0; r < 8; ++r) {
-        Thread &thread = warp.threads[first_lane + r];
-        const SharedPlace &row = op.rows[first_lane + r];
-        check_shared(thread, row, kRowBytes, kRowBytes, "ldmatrix", site);
-        block.shadow().read_row(thread, row.at, site);
-        std::memcpy(out.data() + 4 * r, block.shared_memory() + row.at, kRowBytes);
+        const std::uint32_t row = op.rows[first_lane + r];
+        block.shadow().read_row(warp.threads[first_lane + r], row, site);
+        std::memcpy(out.data() + 4 * r, block.shared_memory() + row, kRowBytes);
     }
 }
 
@@ -72,7 +70,7 @@ void run_ldmatrix(Warp &warp, TensorOperation &op, const TensorQueue::Head &head
     Block &block = *warp.block;
     if (block.counts()) {
         WarpAccess rows;
-        for (unsigned lane = 0; lane < op.n_matrices * 8U; ++lane) rows.add(lane, op.rows[lane].at);
+        for (unsigned lane = 0; lane < op.n_matrices * 8U; ++lane) rows.add(lane, op.rows[lane]);
         block.tally().add_ldmatrix(head.site, rows);
     }
     for (unsigned i = 0; i < op.n_matrices; ++i) {
@@ -252,11 +250,14 @@ void wait_for_tensor_operations(Thread &thread) {
 void queue_ldmatrix(TensorKind kind, int n_matrices, PendingRegisters &f, PendingRegisters *g,
                     const SharedPlace &row, Site site) {
     Thread &thread = current_thread();
+    if (thread.lane < 8U * static_cast<unsigned>(n_matrices)) {
+        check_shared(thread, row, kRowBytes, kRowBytes, "ldmatrix", site);
+    }
     TensorQueue &q = *thread.warp->tensor;
     TensorOperation &op = next_operation(thread, kind, site);
     op.n_matrices = static_cast<std::uint8_t>(n_matrices);
     op.in_two_parts = g != nullptr;
-    op.rows[thread.lane] = row;
+    op.rows[thread.lane] = row.at;
     expect_result(q, op, thread.lane, 0, f);
     if (g != nullptr) expect_result(q, op, thread.lane, 1, *g);
     ++q.queued[thread.lane];

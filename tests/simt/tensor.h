@@ -37,7 +37,7 @@ struct TensorOperation {
     TensorSource a, b, c;
     std::array<Register, 4> own_a;
     std::array<Register, 2> own_b;
-    std::array<SharedPlace, 32> rows;
+    Register rows;                   // offsets in shared memory
     std::array<Register, 4> loaded;  // by ldmatrix
     std::array<float, 128> d;        // C, then D: [16][8] in order of rows
     std::array<std::array<PendingRegisters *, 32>, 2> targets;  // [part][lane], null: not wanted

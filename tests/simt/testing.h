@@ -16,11 +16,11 @@ inline Launch launch_of(Dim3 grid, Dim3 block, std::size_t shared_bytes,
     return {"body", grid, block, shared_bytes, nullptr, false, false, std::move(body)};
 }
 inline Report run_body(Dim3 grid, Dim3 block, std::size_t shared_bytes, std::function<void()> body,
-                       const RunOptions &options = {}) {
+                       const Options &options = {}) {
     return run([&] { submit(launch_of(grid, block, shared_bytes, body)); }, options);
 }
 inline Report run_body(Dim3 grid, Dim3 block, std::function<void()> body,
-                       const RunOptions &options = {}) {
+                       const Options &options = {}) {
     return run_body(grid, block, 0, std::move(body), options);
 }
 

@@ -66,23 +66,20 @@ TEST_CASE("simt: atomics in global memory, from two OS threads") {
     Global<unsigned> p = n.data();
     Global<unsigned long long> q = wide.data();
     Global<float> f = sum.data();
-    RunOptions options;
-    options.workers = 2;
-    check_clean(run_body(
-        {64}, {64},
-        [&] {
-            atomicAdd(p, 1U);
-            atomicMax(p + 1, blockIdx.x * 64 + tid());
-            atomicMin(p + 2, 3U);
-            atomicAdd(q, 1ULL << 32);
-            atomicAdd(f, 0.5F);
-            if (tid() == 0 && blockIdx.x == 9) {
-                CHECK(atomicExch(q + 1, 6ULL) == 5);
-                CHECK(atomicCAS(p + 3, 1U, 2U) == 0);
-                CHECK(atomicCAS(p + 3, 0U, 9U) == 0);
-            }
-        },
-        options));
+    check_clean(run_body({64}, {64},
+                         [&] {
+                             atomicAdd(p, 1U);
+                             atomicMax(p + 1, blockIdx.x * 64 + tid());
+                             atomicMin(p + 2, 3U);
+                             atomicAdd(q, 1ULL << 32);
+                             atomicAdd(f, 0.5F);
+                             if (tid() == 0 && blockIdx.x == 9) {
+                                 CHECK(atomicExch(q + 1, 6ULL) == 5);
+                                 CHECK(atomicCAS(p + 3, 1U, 2U) == 0);
+                                 CHECK(atomicCAS(p + 3, 0U, 9U) == 0);
+                             }
+                         },
+                         {.workers = 2}));
     CHECK(n.download() == std::vector<unsigned>{4096, 4095, 3, 9});
     CHECK(wide.download() == std::vector<unsigned long long>{4096ULL << 32, 6});
     CHECK(sum.download()[0] == 2048);
