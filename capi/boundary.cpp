@@ -18,9 +18,7 @@ kimi_status report(kimi_error *error, kimi_status status, std::string_view text)
     error->status = status;
     const std::size_t room = std::min(error->struct_size - kText, sizeof error->message);
     if (room == 0) return status;
-    const std::size_t n = cut(text, room - 1);
-    std::memcpy(error->message, text.data(), n);
-    error->message[n] = '\0';
+    error->message[text.copy(error->message, cut(text, room - 1))] = '\0';
     return status;
 }
 
