@@ -3,15 +3,11 @@
 #include <sys/stat.h>
 
 #include <chrono>
-#include <numeric>
+#include <ctime>
 
-#include "check.h"
 #include "engine/engine.h"
-#include "model/checkpoint.h"
-#include "model/config.h"
-#include "model/target_weights.h"
-#include "tools/synth/layout.h"
-#include "tools/synth/write.h"
+#include "model/drafter_weights.h"
+#include "model/tiny.h"
 
 using namespace kimi;
 
@@ -33,33 +29,26 @@ double status_mb(const std::string &key) {
     return 0;
 }
 
-// Seconds and resident memory that f takes: at its peak, and of what it returns.
+// Time and resident memory that f takes: at its peak, and of what it returns. The limit is on
+// processor time, so that a busy machine does not fail the test; nothing waits for a disk here.
 template <typename F>
 void check_budget(const char *what, F &&f) {
     malloc_trim(0);
     std::ofstream("/proc/self/clear_refs") << 5;  // forget the earlier peak
     const double before = status_mb("VmRSS");
     const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t cpu_begin = std::clock();
     const auto kept = f();
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    const double cpu = static_cast<double>(std::clock() - cpu_begin) / CLOCKS_PER_SEC;
+    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
     const double peak = status_mb("VmHWM") - before;
-    MESSAGE(std::string(what) << ": " << seconds.count() << " s, " << peak
-                              << " MB at the peak over " << before << ", "
-                              << status_mb("VmRSS") - before << " MB kept");
+    MESSAGE(std::string(what) << ": " << wall.count() << " s (" << cpu << " s of processor time), "
+                              << peak << " MB at the peak, " << status_mb("VmRSS") - before
+                              << " MB kept");
     if (!kMeasures) return;
-    CHECK(seconds.count() < 5);
+    CHECK(cpu < 5);
     CHECK(peak < 300);
 }
-
-struct Loaded {
-    explicit Loaded(const std::string &folder)
-        : config(read_model_config(folder + "/config.json")),
-          checkpoint(Checkpoint::open_target(folder)),
-          weights(load_target_weights(checkpoint, config, config.rms_eps)) {}
-    ModelConfig config;
-    Checkpoint checkpoint;
-    TargetWeights weights;
-};
 
 }  // namespace
 
@@ -103,7 +92,7 @@ TEST_CASE("scale: the full K2.6 file set opens in seconds and little memory") {
     CHECK(blocks * 512 < 100'000'000);
 
     check_budget("checkpoint, config and weights", [&] {
-        auto loaded = std::make_unique<Loaded>(dir.path());
+        auto loaded = std::make_unique<test::LoadedTarget>(dir.path());
         CHECK(loaded->checkpoint.n_tensors() == 208'215);
         CHECK(loaded->weights.layers.size() == 61);
         CHECK(loaded->weights.layers[60].moe->experts.size() == 384);
@@ -114,4 +103,20 @@ TEST_CASE("scale: the full K2.6 file set opens in seconds and little memory") {
         CHECK(engine->context_limit() == 262'144);
         return engine;
     });
+}
+
+TEST_CASE("scale: the synthetic drafter has the dimensions of Kimi's") {
+    const test::TempDir dir;
+    const ModelConfig target = synth::k26_shape();
+    synth::write_drafter(dir.path(), target, {});
+    const DrafterConfig config = read_drafter_config(dir.file("config.json"), target);
+    CHECK(config.taps == std::vector<std::uint32_t>{1, 12, 24, 35, 47, 58});
+    CHECK(config.mask_token == 163838);
+    CHECK(config.n_layers() == 6);
+    Checkpoint checkpoint = Checkpoint::open_drafter(dir.path());
+    const DrafterWeights weights = load_drafter_weights(checkpoint, config);
+    CHECK(weights.fc.cols == 43008);
+    const double bytes =
+        static_cast<double>(std::filesystem::file_size(dir.file("model.safetensors")));
+    CHECK(bytes / (1 << 30) == doctest::Approx(6.48).epsilon(0.001));
 }
