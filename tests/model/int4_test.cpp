@@ -152,6 +152,35 @@ std::vector<float> narrow(const std::vector<double> &x) {
     return {x.begin(), x.end()};
 }
 
+struct Mlp {
+    Weight gate, up, down;
+};
+
+constexpr float kRoutedScale = 2.5f;
+
+// The two best of three experts by score + bias: all but the worst.
+std::vector<float> naive_experts(const std::vector<Mlp> &mlps, const std::vector<float> &logits,
+                                 const float *bias, const std::vector<double> &x) {
+    double score[3], sum = 0;
+    std::uint32_t worst = 0;
+    for (std::uint32_t e = 0; e < 3; ++e) {
+        score[e] = 1 / (1 + std::exp(-double{logits[e]}));
+        if (score[e] + bias[e] < score[worst] + bias[worst]) worst = e;
+    }
+    for (std::uint32_t e = 0; e < 3; ++e) sum += e == worst ? 0 : score[e];
+    std::vector<double> y(x.size());
+    for (std::uint32_t e = 0; e < 3; ++e) {
+        if (e == worst) continue;
+        std::vector<double> inner = multiply(mlps[e].gate, x);
+        const std::vector<double> up = multiply(mlps[e].up, x);
+        for (std::size_t i = 0; i < inner.size(); ++i)
+            inner[i] *= up[i] / (1 + std::exp(-inner[i]));
+        const std::vector<double> part = multiply(mlps[e].down, inner);
+        for (std::size_t i = 0; i < y.size(); ++i) y[i] += kRoutedScale * score[e] / sum * part[i];
+    }
+    return narrow(y);
+}
+
 // f(device) for every instruction set of this machine.
 template <typename F>
 void each_isa(F &&f) {
@@ -232,54 +261,28 @@ TEST_CASE("linear: a token's bits do not depend on the tokens beside it") {
 }
 
 TEST_CASE("experts: int4 and bf16 experts side by side") {
-    struct Shape {
-        std::uint32_t hidden, width;
-    };
-    for (const auto [hidden, width] :
-         {Shape{32, 32}, Shape{96, 128}, Shape{256, 96}, Shape{7168, 256}}) {
+    for (const auto &[hidden, width] :
+         {std::pair{32U, 32U}, {96U, 128U}, {256U, 96U}, {7168U, 256U}}) {
         CAPTURE(hidden);
-        std::vector<Weight> weights;  // gate, up, down of each expert
-        for (const WeightType type : {WeightType::int4, WeightType::bf16, WeightType::int4}) {
-            weights.push_back(random_weight(type, width, hidden));
-            weights.push_back(random_weight(type, width, hidden));
-            weights.push_back(random_weight(type, hidden, width));
-        }
+        std::vector<Mlp> mlps;
+        for (const WeightType type : {WeightType::int4, WeightType::bf16, WeightType::int4})
+            mlps.push_back({random_weight(type, width, hidden), random_weight(type, width, hidden),
+                            random_weight(type, hidden, width)});
         const Rows x = random_inputs(kMaxTokens, hidden, false);
         const Rows logits = random_inputs(kMaxTokens, 3, false);
         const float bias[] = {0.125f, -0.25f, 0.0f};
-
         Rows expected;
-        for (std::uint32_t t = 0; t < kMaxTokens; ++t) {
-            // The two best by score + bias of three: all but the worst.
-            double score[3], sum = 0;
-            std::uint32_t worst = 0;
-            for (std::uint32_t e = 0; e < 3; ++e) {
-                score[e] = 1 / (1 + std::exp(-double{logits[t][e]}));
-                if (score[e] + bias[e] < score[worst] + bias[worst]) worst = e;
-            }
-            for (std::uint32_t e = 0; e < 3; ++e) sum += e == worst ? 0 : score[e];
-            std::vector<double> y(hidden);
-            for (std::uint32_t e = 0; e < 3; ++e) {
-                if (e == worst) continue;
-                std::vector<double> inner = multiply(weights[3 * e], widen(x[t]));
-                const std::vector<double> up = multiply(weights[3 * e + 1], widen(x[t]));
-                for (std::uint32_t i = 0; i < width; ++i)
-                    inner[i] = inner[i] / (1 + std::exp(-inner[i])) * up[i];
-                const std::vector<double> part = multiply(weights[3 * e + 2], inner);
-                for (std::uint32_t i = 0; i < hidden; ++i) y[i] += 2.5 * score[e] / sum * part[i];
-            }
-            expected.push_back(narrow(y));
-        }
+        for (std::uint32_t t = 0; t < kMaxTokens; ++t)
+            expected.push_back(naive_experts(mlps, logits[t], bias, widen(x[t])));
         each_isa([&](const TestDevice &device) {
             std::vector<Expert> experts;
-            for (std::size_t e = 0; e < 3; ++e)
-                experts.push_back({weights[3 * e].matrix(), weights[3 * e + 1].matrix(),
-                                   weights[3 * e + 2].matrix()});
+            for (const Mlp &mlp : mlps)
+                experts.push_back({mlp.gate.matrix(), mlp.up.matrix(), mlp.down.matrix()});
             for (std::uint32_t n = 1; n <= kMaxTokens; n += 4) {
                 device.put(x, device.in);
                 device.put(logits, device.logits);
-                device.device->experts({3, 2, true, 2.5f}, device.logits, bias, experts, device.in,
-                                       n, device.out);
+                device.device->experts({3, 2, true, kRoutedScale}, device.logits, bias, experts,
+                                       device.in, n, device.out);
                 const Rows y = device.get(n, hidden);
                 for (std::uint32_t t = 0; t < n; ++t) {
                     float largest = 0;
