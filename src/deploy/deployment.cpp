@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t kMaxFile = 1U << 20;
 constexpr std::uint32_t kMaxThreads = 1024, kMaxChunk = 8192, kMaxContext = 1U << 24;
+constexpr std::uint32_t kMaxRanks = 64, kMaxReplicas = 4096;
 
 // A path of the file, seen from where the file is.
 std::string resolve(const std::string &file, const std::string &path) {
@@ -27,6 +28,19 @@ std::string bytes_of(const std::string &path, const std::string &text) {
     const auto binary =
         json_to_flatbuffer(parse_json(text, path), fbs::DeploymentBinarySchema::data(), path);
     return {binary.begin(), binary.end()};
+}
+
+Deployment::Placement convert(const fbs::PlacementT &in, const std::string &path) {
+    Deployment::Placement out;
+    out.attention = static_cast<Deployment::Attention>(in.attention);
+    out.experts = static_cast<Deployment::Experts>(in.experts);
+    out.expert_groups = in.expert_groups;
+    out.split_q_a = in.q_a == fbs::Replication::split;
+    out.split_kv_a = in.kv_a == fbs::Replication::split;
+    out.split_router = in.router == fbs::Replication::split;
+    out.expert_replicas = in.expert_replicas;
+    out.expert_counts = in.expert_counts.empty() ? "" : resolve(path, in.expert_counts);
+    return out;
 }
 
 Deployment convert(const fbs::DeploymentT &in, const std::string &path) {
@@ -51,6 +65,8 @@ Deployment convert(const fbs::DeploymentT &in, const std::string &path) {
         if (in.numeric->rope_attention_factor)
             out.rope_attention_factor = *in.numeric->rope_attention_factor;
     }
+    out.ranks = in.ranks;
+    if (in.placement) out.placement = convert(*in.placement, path);
     return out;
 }
 
@@ -79,9 +95,36 @@ class Check {
             in_range("numeric.qk_latent_norm_eps", d_.numeric->qk_latent_norm_eps, 0, 1);
             in_range("numeric.rope_attention_factor", d_.numeric->rope_attention_factor, 0, 100);
         }
+        in_range("ranks", d_.ranks, 1, kMaxRanks);
+        if (d_.placement) placement(*d_.placement);
     }
 
   private:
+    void placement(const fbs::PlacementT &p) const {
+        in_enum("placement.attention", p.attention, fbs::AttentionPlacement::MAX);
+        in_enum("placement.experts", p.experts, fbs::ExpertPlacement::MAX);
+        in_enum("placement.q_a", p.q_a, fbs::Replication::MAX);
+        in_enum("placement.kv_a", p.kv_a, fbs::Replication::MAX);
+        in_enum("placement.router", p.router, fbs::Replication::MAX);
+        if (p.experts == fbs::ExpertPlacement::groups) {
+            in_range("placement.expert_groups", p.expert_groups, 1, d_.ranks);
+            if (d_.ranks % p.expert_groups != 0)
+                bad("placement.expert_groups", "is ", p.expert_groups, ", must divide ranks, ",
+                    d_.ranks);
+        } else if (p.expert_groups != 0) {
+            bad("placement.expert_groups", "is ", p.expert_groups,
+                ", must be 0 unless placement.experts is \"groups\"");
+        }
+        in_range("placement.expert_replicas", p.expert_replicas, 0, kMaxReplicas);
+        if (p.expert_replicas == 0) return;
+        if (p.expert_counts.empty())
+            bad("placement.expert_replicas", "is ", p.expert_replicas,
+                ", needs placement.expert_counts");
+        if (p.experts == fbs::ExpertPlacement::tensor)
+            bad("placement.expert_replicas", "is ", p.expert_replicas,
+                ", must be 0 where every rank holds a slice of every expert");
+    }
+
     template <typename... Parts>
     [[noreturn]] void bad(std::string_view field, const Parts &...parts) const {
         fail(KIMI_INVALID_ARGUMENT, path_, ": field ", field, ": ", parts...);

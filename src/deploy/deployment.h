@@ -10,7 +10,17 @@ namespace kimi {
 // The fields of deployment.fbs, with paths made absolute or relative to the caller's own folder.
 struct Deployment {
     enum class Backend { cpu, cuda };
-    enum class KvType { bf16, f32 };
+    enum class KvType { bf16, f32, fp8 };
+    enum class Attention { tensor, context };
+    enum class Experts { tensor, expert, groups };
+    struct Placement {
+        Attention attention = Attention::tensor;
+        Experts experts = Experts::tensor;
+        std::uint32_t expert_groups = 0;
+        bool split_q_a = false, split_kv_a = false, split_router = false;
+        std::uint32_t expert_replicas = 0;
+        std::string expert_counts;  // empty: none
+    };
 
     std::string checkpoint;
     std::string drafter;  // empty: none
@@ -23,6 +33,8 @@ struct Deployment {
     std::uint32_t max_nodes = 63;
     std::uint32_t draft_sessions = 16;
     std::optional<float> qk_latent_norm_eps, rope_attention_factor;
+    std::uint32_t ranks = 1;
+    Placement placement;
 };
 
 // path names a JSON or binary deployment, or a checkpoint folder (then everything else has its

@@ -24,6 +24,10 @@ unsigned available_cores() {
 std::unique_ptr<Device> make_device(const Deployment &deployment) {
     if (deployment.backend != Deployment::Backend::cpu)
         fail(KIMI_UNSUPPORTED, "field backend: this build of libkimi has no CUDA backend");
+    if (deployment.ranks > 1)
+        fail(KIMI_UNSUPPORTED, "field ranks: is ", deployment.ranks, ", only 1 runs yet");
+    if (deployment.kv_type == Deployment::KvType::fp8)
+        fail(KIMI_UNSUPPORTED, "field kv.type: is \"fp8\", only \"bf16\" and \"f32\" run yet");
     const unsigned threads = deployment.threads > 0 ? deployment.threads : available_cores();
     return make_cpu_device(best_cpu_isa(), threads);
 }

@@ -32,6 +32,24 @@ TEST_CASE("deployment: fields, defaults and paths relative to the file") {
     CHECK(d.prefill_chunk == 256);
 }
 
+TEST_CASE("deployment: ranks and placement") {
+    const test::TempDir dir;
+    const Deployment d = read(dir, R"({"checkpoint": "m", "ranks": 8, "kv": {"type": "fp8"},
+        "placement": {"attention": "context", "experts": "groups", "expert_groups": 2,
+        "q_a": "split", "router": "split", "expert_replicas": 8, "expert_counts": "c.json"}})");
+    CHECK(d.ranks == 8);
+    CHECK(d.kv_type == Deployment::KvType::fp8);
+    CHECK(d.placement.attention == Deployment::Attention::context);
+    CHECK(d.placement.experts == Deployment::Experts::groups);
+    CHECK(d.placement.expert_groups == 2);
+    CHECK(d.placement.split_q_a);
+    CHECK(!d.placement.split_kv_a);
+    CHECK(d.placement.split_router);
+    CHECK(d.placement.expert_replicas == 8);
+    CHECK(d.placement.expert_counts == dir.file("c.json"));
+    CHECK(read(dir, R"({"checkpoint": "m"})").ranks == 1);
+}
+
 TEST_CASE("deployment: a checkpoint folder alone") {
     const test::TempDir dir;
     const Deployment d = read_deployment(dir.path());
@@ -91,6 +109,27 @@ TEST_CASE("deployment: what is wrong is named") {
          "field speculation.max_nodes: is 64"},
         {R"({"checkpoint": "m", "numeric": {"qk_latent_norm_eps": -1}})", KIMI_INVALID_ARGUMENT,
          "field numeric.qk_latent_norm_eps: is -1"},
+        {R"({"checkpoint": "m", "ranks": 65})", KIMI_INVALID_ARGUMENT,
+         "field ranks: is 65, must be from 1 to 64"},
+        {R"({"checkpoint": "m", "kv": {"type": "fp4"}})", KIMI_INVALID_ARGUMENT,
+         "field kv.type: is \"fp4\", must be one of \"bf16\", \"f32\", \"fp8\""},
+        {R"({"checkpoint": "m", "placement": {"attention": "expert"}})", KIMI_INVALID_ARGUMENT,
+         "field placement.attention: is \"expert\", must be one of \"tensor\", \"context\""},
+        {R"({"checkpoint": "m", "ranks": 8, "placement": {"experts": "groups"}})",
+         KIMI_INVALID_ARGUMENT, "field placement.expert_groups: is 0, must be from 1 to 8"},
+        {R"({"checkpoint": "m", "ranks": 8, "placement": {"experts": "groups",
+            "expert_groups": 3}})",
+         KIMI_INVALID_ARGUMENT, "field placement.expert_groups: is 3, must divide ranks, 8"},
+        {R"({"checkpoint": "m", "ranks": 8, "placement": {"expert_groups": 2}})",
+         KIMI_INVALID_ARGUMENT,
+         "field placement.expert_groups: is 2, must be 0 unless placement.experts is \"groups\""},
+        {R"({"checkpoint": "m", "ranks": 8, "placement": {"experts": "expert",
+            "expert_replicas": 8}})",
+         KIMI_INVALID_ARGUMENT,
+         "field placement.expert_replicas: is 8, needs placement.expert_counts"},
+        {R"({"checkpoint": "m", "ranks": 8, "placement": {"expert_replicas": 8,
+            "expert_counts": "c"}})",
+         KIMI_INVALID_ARGUMENT, "field placement.expert_replicas: is 8, must be 0 where"},
         {R"({"checkpoint": "m", "kv": []})", KIMI_INVALID_ARGUMENT,
          "field kv must be an object, is an array"},
         {R"({"checkpoint": "m",})", KIMI_INVALID_ARGUMENT, "invalid JSON at byte"},
