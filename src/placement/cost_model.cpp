@@ -1,0 +1,277 @@
+#include "placement/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "backend/step_plan.h"
+#include "base/error.h"
+
+namespace kimi {
+namespace {
+
+constexpr double kActivationBytes = 2;    // on the link: bf16
+constexpr std::uint32_t kFp8Group = 128;  // latents that share a scale
+
+double read_ms(double bytes, const Rates &rates) {
+    return bytes / rates.memory_gb_per_s * 1e-6;
+}
+double math_ms(double flops, double tflops) {
+    return flops / tflops * 1e-9;
+}
+
+template <typename T>
+T ceil_div(T a, T b) {
+    return (a + b - 1) / b;
+}
+
+double &part(PartBytes &bytes, WeightPart part) {
+    return bytes[static_cast<std::size_t>(part)];
+}
+double part(const PartBytes &bytes, WeightPart part) {
+    return bytes[static_cast<std::size_t>(part)];
+}
+
+}  // namespace
+
+double sum(const PartBytes &parts) {
+    return std::accumulate(parts.begin(), parts.end(), 0.0);
+}
+
+std::string_view kv_format_name(KvFormat format) {
+    constexpr std::string_view kNames[] = {"bf16", "f32", "fp8", "fp8_flat"};
+    return kNames[static_cast<std::size_t>(format)];
+}
+
+KvFormat kv_format(Deployment::KvType type) {
+    if (type == Deployment::KvType::f32) return KvFormat::f32;
+    return type == Deployment::KvType::fp8 ? KvFormat::fp8 : KvFormat::bf16;
+}
+
+std::uint32_t kv_token_bytes(KvFormat format, const TargetDims &d) {
+    switch (format) {
+        case KvFormat::bf16:
+            return 2 * d.latent_dim();
+        case KvFormat::f32:
+            return 4 * d.latent_dim();
+        case KvFormat::fp8:
+            return d.kv_rank + 4 * ceil_div(d.kv_rank, kFp8Group) + 2 * d.rope_dim;
+        case KvFormat::fp8_flat:
+            return d.latent_dim();
+    }
+    return 0;
+}
+
+StepCost &StepCost::operator+=(const StepCost &o) {
+    weights_ms += o.weights_ms, matmul_ms += o.matmul_ms;
+    kv_ms += o.kv_ms, attention_ms += o.attention_ms;
+    collectives_ms += o.collectives_ms, draft_ms += o.draft_ms;
+    total_ms += o.total_ms;
+    return *this;
+}
+
+std::uint32_t unfolded_blocks(std::uint32_t rows, std::uint32_t heads, std::uint32_t splits) {
+    return rows * heads * splits;
+}
+
+std::uint32_t folded_blocks(std::uint32_t rows, std::uint32_t heads, std::uint32_t splits) {
+    return ceil_div(rows * heads, kFoldedRows) * splits;
+}
+
+std::uint32_t context_splits(std::uint64_t context, std::uint32_t multiprocessors) {
+    const std::uint64_t tiles =
+        std::max<std::uint64_t>(1, ceil_div<std::uint64_t>(context, kPageTokens));
+    const std::uint64_t tiles_per_split = ceil_div<std::uint64_t>(tiles, multiprocessors);
+    return static_cast<std::uint32_t>(ceil_div(tiles, tiles_per_split));
+}
+
+CostModel::CostModel(const ModelDims &dims, const Placement &placement, const Machine &machine,
+                     KvFormat kv, Routing routing)
+    : dims_(dims), placement_(placement), machine_(machine), kv_(kv), routing_(std::move(routing)) {
+    const double held_experts = placement.held_experts(dims.target);
+    for (const PlacedWeight &w : place_weights(placement, dims)) {
+        const double n = w.layers * (w.part == WeightPart::experts ? held_experts : 1);
+        part(held_, w.part) += n * static_cast<double>(shard_bytes(w));
+        part(elements_, w.part) += n * static_cast<double>(shard_elements(w));
+    }
+}
+
+std::uint32_t CostModel::attended_heads() const {
+    const std::uint32_t n = dims_.target.n_heads;
+    return placement_.attention == AttentionSplit::context ? n : n / placement_.ranks;
+}
+
+double CostModel::attended_share() const {
+    return placement_.attention == AttentionSplit::context ? 1.0 / placement_.ranks : 1;
+}
+
+// Keys and values of one token in one layer of the drafter, bf16, of the heads of one rank.
+std::uint64_t CostModel::draft_token_bytes() const {
+    const DrafterDims &d = *dims_.drafter;
+    return std::uint64_t{2} * 2 * d.head_dim * std::max(1U, d.n_kv_heads / placement_.ranks);
+}
+
+DeviceMemory CostModel::memory(const WorkLimits &limits) const {
+    const TargetDims &t = dims_.target;
+    const std::uint64_t ranks = placement_.ranks, slices = placement_.slices();
+    DeviceMemory out;
+    out.total = machine_.memory_bytes;
+    out.reserved = machine_.reserved_bytes;
+    out.drafter = static_cast<std::uint64_t>(part(held_, WeightPart::drafter));
+    out.weights = static_cast<std::uint64_t>(sum(held_)) - out.drafter;
+
+    // fp32 values. Per row: residual, input and two outputs of a block, latents and queries,
+    // absorbed queries and outputs of the heads that attend, gate and up of the widest layer and of
+    // the experts, router logits.
+    const std::uint64_t widest = std::max<std::uint64_t>(t.n_dense_layers > 0 ? t.dense_width : 0,
+                                                         t.n_shared_experts * t.expert_width);
+    std::uint64_t row = 4 * t.hidden + t.q_rank + t.latent_dim() + t.rope_dim;
+    row += t.n_heads / ranks * (t.qk_dim() + t.v_dim);
+    row += attended_heads() * (t.latent_dim() + t.kv_rank);
+    row += 2 * widest / ranks + 2 * t.top_k * t.expert_width / slices + t.n_experts;
+    std::uint64_t values = 0;
+    if (dims_.drafter) row += dims_.drafter->n_taps * t.hidden;
+    values += row * std::max(limits.chunk_rows, limits.tree_rows);
+    // Per row of a tree: logits of the rank's part of the vocabulary, and partial results with
+    // their log-sum-exp for every head and split.
+    values += limits.tree_rows * (t.vocab / ranks);
+    values += std::uint64_t{limits.tree_rows} * attended_heads() * machine_.multiprocessors *
+              (t.kv_rank + 1);
+    out.workspace = 4 * values;
+
+    out.token = static_cast<std::uint64_t>(t.n_layers * kv_token_bytes(kv_, t) * attended_share());
+    if (dims_.drafter) {
+        const DrafterDims &d = *dims_.drafter;
+        out.workspace += std::uint64_t{limits.draft_sessions} * d.n_sliding_layers *
+                         (d.window + d.block_size) * draft_token_bytes();
+        out.token += d.n_full_layers * draft_token_bytes();
+    }
+    if (!out.fits()) return out;
+    const std::uint64_t left = out.total - out.weights - out.drafter - out.workspace - out.reserved;
+    out.capacity_tokens = left / out.token / kPageTokens * kPageTokens;
+    return out;
+}
+
+PartBytes CostModel::read_bytes(std::uint32_t rows, double overlap) const {
+    PartBytes out = held_;
+    part(out, WeightPart::embedding) = 0;  // a row per token
+    part(out, WeightPart::drafter) = 0;
+    const double distinct = routing_.distinct_experts(rows) * (rows > 1 ? overlap : 1);
+    part(out, WeightPart::experts) *= distinct / placement_.expert_groups *
+                                      routing_.load(rows).distinct_ratio /
+                                      placement_.held_experts(dims_.target);
+    return out;
+}
+
+std::uint32_t CostModel::all_reduces() const {
+    return placement_.ranks > 1 ? 2 * dims_.target.n_layers : 0;
+}
+
+// Every rank gets the queries of the other heads, absorbed, and sends its part of their outputs
+// (sm120: DCP with reduce-scatter).
+double CostModel::context_exchange_us(const Rates &rates, double rows) const {
+    const TargetDims &t = dims_.target;
+    const ContextExchangeRate &r = rates.context_exchange;
+    const double token_bytes = kActivationBytes * t.n_heads * (t.latent_dim() + t.kv_rank) *
+                               (placement_.ranks - 1) / placement_.ranks;
+    const double token_us = token_bytes / machine_.link_gb_per_s * 1e-3;
+    return r.us + r.wire_factor * (rows - r.at_tokens) * token_us;
+}
+
+double CostModel::collectives_ms(const Rates &rates, double rows) const {
+    const TargetDims &t = dims_.target;
+    if (placement_.ranks == 1) return 0;
+    const auto us = [&](double values, double bytes) {
+        return all_reduce_us(machine_, rates, placement_.ranks, rows * values * bytes);
+    };
+    double sum = all_reduces() * us(t.hidden, kActivationBytes);
+    // A gather is priced as a sum of the gathered size.
+    const std::uint32_t latents =
+        (placement_.split_q_a ? t.q_rank : 0) + (placement_.split_kv_a ? t.latent_dim() : 0);
+    if (latents > 0) sum += t.n_layers * us(latents, kActivationBytes);
+    if (placement_.split_router) sum += t.n_moe_layers() * us(t.n_experts, 4);
+    if (placement_.attention == AttentionSplit::context)
+        sum += t.n_layers * context_exchange_us(rates, rows);
+    return sum * 1e-3;
+}
+
+StepCost CostModel::cost(const Rates &rates, const Pass &p) const {
+    const TargetDims &t = dims_.target;
+    const auto rows = static_cast<std::uint32_t>(p.rows);
+    StepCost out;
+    out.weights_ms = read_ms(sum(read_bytes(rows, p.overlap)), rates);
+    double row_elements = sum(elements_);
+    for (const WeightPart other :
+         {WeightPart::embedding, WeightPart::drafter, WeightPart::experts, WeightPart::head})
+        row_elements -= part(elements_, other);
+    const double pairs =
+        p.rows * t.top_k / placement_.expert_groups * routing_.load(rows).pairs_ratio;
+    const double products =
+        p.rows * row_elements + p.logit_rows * part(elements_, WeightPart::head) +
+        pairs * part(elements_, WeightPart::experts) / placement_.held_experts(t);
+    out.matmul_ms = math_ms(2 * products, rates.matmul_tflops);
+
+    const double kv_tokens = p.kv_tokens * attended_share();
+    out.kv_ms = read_ms(t.n_layers * kv_tokens * kv_token_bytes(kv_, t), rates);
+    // Per head: scores and outputs over the latents, or, where many rows share them, over keys and
+    // values that kv_b expands: plain attention, which runs at the rate of products.
+    const double heads = 2.0 * t.n_layers * attended_heads() * attended_share();
+    const double absorbed = heads * p.pairs * (t.latent_dim() + t.kv_rank);
+    const double expanded = heads * (p.pairs * (t.qk_dim() + t.v_dim) +
+                                     p.kv_tokens * t.kv_rank * (t.nope_dim + t.v_dim));
+    out.attention_ms =
+        std::min(math_ms(absorbed, rates.attention_tflops), math_ms(expanded, rates.matmul_tflops));
+    out.collectives_ms = collectives_ms(rates, p.rows);
+    out.total_ms = std::max(out.weights_ms, out.matmul_ms) + std::max(out.kv_ms, out.attention_ms) +
+                   out.collectives_ms;
+    return out;
+}
+
+StepCost CostModel::step(const Rates &rates, std::uint32_t rows, double context,
+                         double overlap) const {
+    return cost(rates, {double(rows), double(rows), context, rows * context, overlap});
+}
+
+StepCost CostModel::drafted_step(const Rates &rates, std::uint32_t rows, double context,
+                                 double overlap) const {
+    StepCost out = step(rates, rows, context, overlap);
+    out.draft_ms = draft_ms(rates, context);
+    out.total_ms += out.draft_ms;
+    return out;
+}
+
+StepCost CostModel::prefill(const Rates &rates, std::uint64_t tokens,
+                            std::uint32_t chunk_rows) const {
+    StepCost out;
+    for (std::uint64_t done = 0; done < tokens; done += chunk_rows) {
+        const double rows = static_cast<double>(std::min<std::uint64_t>(chunk_rows, tokens - done));
+        const double before = static_cast<double>(done);
+        out += cost(rates, {rows, 1, before + rows, rows * (before + (rows + 1) / 2)});
+    }
+    return out;
+}
+
+double CostModel::draft_ms(const Rates &rates, double context) const {
+    if (!dims_.drafter) return 0;
+    const DrafterDims &d = *dims_.drafter;
+    const double kv_tokens =
+        d.n_full_layers * context + d.n_sliding_layers * std::min(context, double(d.window));
+    const double bytes = part(held_, WeightPart::drafter) + part(held_, WeightPart::head) +
+                         kv_tokens * static_cast<double>(draft_token_bytes());
+    // Two sums per layer, and the gather of fc's output.
+    const double exchange_us = all_reduce_us(machine_, rates, placement_.ranks,
+                                             d.block_size * dims_.target.hidden * kActivationBytes);
+    return read_ms(bytes, rates) + (2 * d.n_layers() + 1) * exchange_us * 1e-3;
+}
+
+AttentionGrid CostModel::attention_grid(std::uint32_t rows, std::uint64_t context) const {
+    const auto local =
+        static_cast<std::uint64_t>(std::ceil(static_cast<double>(context) * attended_share()));
+    AttentionGrid out;
+    out.splits = context_splits(local, machine_.multiprocessors);
+    out.unfolded = unfolded_blocks(rows, attended_heads(), out.splits);
+    out.folded = folded_blocks(rows, attended_heads(), out.splits);
+    return out;
+}
+
+}  // namespace kimi

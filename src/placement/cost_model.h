@@ -1,0 +1,128 @@
+// What a placement costs: bytes on a device, and milliseconds of a step by part.
+//
+// Times are those of the busiest rank, and bounds: launch gaps, sampling and the exchanges of the
+// embedding and of the sampler are left out. Under Machine::ideal no engine can be faster; under
+// Machine::practical published kernels are assumed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "placement/expert_map.h"
+#include "placement/machine.h"
+#include "placement/placement.h"
+#include "placement/routing.h"
+
+namespace kimi {
+
+// fp8_flat: one scale per tensor and the rope part in fp8 too, as in published tables; only for
+// comparison.
+enum class KvFormat : std::uint8_t { bf16, f32, fp8, fp8_flat };
+// Indexed by WeightPart.
+using PartBytes = std::array<double, kWeightParts>;
+double sum(const PartBytes &parts);
+
+std::string_view kv_format_name(KvFormat format);
+KvFormat kv_format(Deployment::KvType type);
+// Of one token in one layer.
+std::uint32_t kv_token_bytes(KvFormat format, const TargetDims &dims);
+
+// What is computed with at most.
+struct WorkLimits {
+    std::uint32_t chunk_rows = 256;  // of a prompt
+    std::uint32_t tree_rows = 64;    // root and nodes
+    std::uint32_t draft_sessions = 16;
+};
+
+// Bytes on one device.
+struct DeviceMemory {
+    std::uint64_t weights = 0, drafter = 0;  // of the target, of the drafter
+    std::uint64_t workspace = 0;             // activations, partial results, rings of the drafter
+    std::uint64_t reserved = 0, total = 0;   // of the machine
+    std::uint64_t token = 0;                 // KV of one token of context, twin pages included
+    std::uint64_t capacity_tokens = 0;       // whole pages that fit, all sessions together
+
+    bool fits() const { return weights + drafter + workspace + reserved <= total; }
+};
+
+struct StepCost {
+    double weights_ms = 0, matmul_ms = 0;  // bytes and arithmetic of the linear layers
+    double kv_ms = 0, attention_ms = 0;    // bytes and arithmetic of attention
+    double collectives_ms = 0;
+    double draft_ms = 0;
+    double total_ms = 0;  // reading overlaps with arithmetic, nothing else does
+
+    StepCost &operator+=(const StepCost &other);
+};
+
+// The attention kernel's grid in one layer.
+struct AttentionGrid {
+    std::uint32_t splits = 1;    // of the context, one block per split at least
+    std::uint32_t unfolded = 1;  // blocks: one per row, head and split
+    std::uint32_t folded = 1;    // blocks: rows and heads together, up to kFoldedRows
+};
+// Query vectors whose fp32 outputs fit the register file: 80 x 512 x 4 B = 160 KB.
+inline constexpr std::uint32_t kFoldedRows = 80;
+std::uint32_t unfolded_blocks(std::uint32_t rows, std::uint32_t heads, std::uint32_t splits);
+std::uint32_t folded_blocks(std::uint32_t rows, std::uint32_t heads, std::uint32_t splits);
+// Whole tiles of 64 tokens, in equal parts that fill the multiprocessors once: depends on the
+// context alone.
+std::uint32_t context_splits(std::uint64_t context, std::uint32_t multiprocessors);
+
+class CostModel {
+  public:
+    // The placement has been checked; the routing is of its expert groups.
+    CostModel(const ModelDims &dims, const Placement &placement, const Machine &machine,
+              KvFormat kv, Routing routing);
+
+    const Placement &placement() const { return placement_; }
+    KvFormat kv_format() const { return kv_; }
+    const Routing &routing() const { return routing_; }
+
+    // Bytes of weights that a rank holds, by part.
+    const PartBytes &held_bytes() const { return held_; }
+    DeviceMemory memory(const WorkLimits &limits) const;
+
+    // Bytes of weights that the busiest rank reads, by part. overlap: distinct experts over what
+    // independent tokens would touch.
+    PartBytes read_bytes(std::uint32_t rows, double overlap = 1) const;
+    // All-reduces of a pass: behind attention and behind the experts of every layer.
+    std::uint32_t all_reduces() const;
+    // A pass over `rows` rows that each see `context` tokens: one token or a tree.
+    StepCost step(const Rates &rates, std::uint32_t rows, double context, double overlap = 1) const;
+    // The same behind a block of the drafter.
+    StepCost drafted_step(const Rates &rates, std::uint32_t rows, double context,
+                          double overlap = 1) const;
+    // All chunks of a prompt together.
+    StepCost prefill(const Rates &rates, std::uint64_t tokens, std::uint32_t chunk_rows) const;
+    // One block of the drafter behind `context` tokens; 0 without a drafter.
+    double draft_ms(const Rates &rates, double context) const;
+
+    AttentionGrid attention_grid(std::uint32_t rows, std::uint64_t context) const;
+
+  private:
+    struct Pass {
+        double rows, logit_rows;
+        double kv_tokens;  // whose KV is read
+        double pairs;      // (row, token) that attention computes
+        double overlap = 1;
+    };
+    StepCost cost(const Rates &rates, const Pass &pass) const;
+    double collectives_ms(const Rates &rates, double rows) const;
+    double context_exchange_us(const Rates &rates, double rows) const;
+    // Heads and KV tokens that one rank's attention covers.
+    std::uint32_t attended_heads() const;
+    double attended_share() const;
+    std::uint64_t draft_token_bytes() const;
+
+    ModelDims dims_;
+    Placement placement_;
+    Machine machine_;
+    KvFormat kv_;
+    Routing routing_;
+    PartBytes held_{};
+    PartBytes elements_{};  // of the weights that a rank holds
+};
+
+}  // namespace kimi
