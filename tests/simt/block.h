@@ -96,7 +96,7 @@ struct Warp {
 };
 
 struct Barrier {
-    unsigned expected = 0, arrived = 0;
+    unsigned expected = 0, arrived = 0, n_waiting = 0;
     std::array<std::uint32_t, kMaxWarps> lanes{};    // that arrived
     std::array<std::uint32_t, kMaxWarps> waiting{};  // of those, the ones that wait
     Site site;
@@ -262,9 +262,13 @@ inline void Block::park(Wait why, const char *what, Site site) {
     thread.wait_site = site;
     warp.runnable &= ~(1U << thread.lane);
     Thread *to = warp.runnable != 0 ? &warp.threads[pick(warp.runnable)] : next(warp);
-    if (to == &thread) return;
+    if (to == &thread) {
+        thread.wait = Wait::kNothing;
+        return;
+    }
     running_thread = to;
     switch_context(thread, to != nullptr ? static_cast<Context &>(*to) : scheduler_);
+    thread.wait = Wait::kNothing;
 }
 
 inline void Block::collective(std::uint32_t mask, Collective operation, void *operands,

@@ -71,8 +71,8 @@ void Block::barrier(unsigned id, unsigned threads, bool waits, Site site) {
     }
     ++b.arrived;
     b.lanes[warp.index] |= bit;
-    if (waits) b.waiting[warp.index] |= bit;
-    if (checks_races_ && b.expected != n_threads_) order_.release(thread, b.channel);
+    if (waits) b.waiting[warp.index] |= bit, ++b.n_waiting;
+    if (checks_races_ && id != 0) order_.release(thread, b.channel);
     if (b.arrived == b.expected) {
         complete(b, id, site);
         warp.runnable |= bit;
@@ -83,7 +83,7 @@ void Block::barrier(unsigned id, unsigned threads, bool waits, Site site) {
 }
 
 void Block::complete(Barrier &b, unsigned id, Site site) {
-    const bool whole_block = b.expected == n_threads_;
+    const bool whole_block = b.n_waiting == n_threads_;
     const Knowledge *known = nullptr;
     if (checks_races_ && !whole_block) known = order_.snapshot(b.channel);
     if (counts_) ++tally_->instructions.block_barriers;
@@ -105,7 +105,7 @@ void Block::complete(Barrier &b, unsigned id, Site site) {
         }
     }
     if (checks_races_ && whole_block) order_.block_barrier();
-    b.arrived = 0;
+    b.arrived = b.n_waiting = 0;
 }
 
 }  // namespace kimi::simt::host

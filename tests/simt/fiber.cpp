@@ -25,8 +25,17 @@ Stacks::~Stacks() {
 Context Stacks::start(std::size_t i, void (*entry)(boost::context::detail::transfer_t)) const {
     // Equal offsets in many stacks would share a few cache sets: shift them against each other.
     const std::size_t shift = i % 7 * 576;
-    std::byte *top = base_ + (i + 1) * bytes_each_ - shift;
-    return {boost::context::detail::make_fcontext(top, bytes_each_ - kPage - shift, entry)};
+    std::byte *bottom = base_ + i * bytes_each_ + kPage,
+              *top = base_ + (i + 1) * bytes_each_ - shift;
+    const auto bytes = static_cast<std::size_t>(top - bottom);
+    Context context;
+    context.at = boost::context::detail::make_fcontext(top, bytes, entry);
+#ifdef KIMI_SIMT_ASAN
+    ASAN_UNPOISON_MEMORY_REGION(bottom, bytes);  // what an abandoned fiber left
+    context.stack = bottom;
+    context.stack_bytes = bytes;
+#endif
+    return context;
 }
 
 }  // namespace kimi::simt::host

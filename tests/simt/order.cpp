@@ -121,6 +121,17 @@ void Order::warp_barrier(Warp &warp, std::uint32_t lanes) {
     }
 }
 
+// A later stamp than needed does no harm.
+void Order::align_stamps(Warp &warp) {
+    Stamp latest = 0;
+    for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+        if ((warp.exists >> lane & 1U) != 0) raise_to(latest, warp.threads[lane].stamp);
+    }
+    for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+        if ((warp.exists >> lane & 1U) != 0) warp.threads[lane].stamp = latest;
+    }
+}
+
 void Order::release(Thread &thread, Knowledge &channel) {
     forget_if_exhausted();
     channel.join(*thread.known);

@@ -56,6 +56,8 @@ class Order {
 
     void block_barrier();
     void warp_barrier(Warp &warp, std::uint32_t lanes);
+    // Gives all lanes of a warp the same stamp.
+    static void align_stamps(Warp &warp);
     // What the thread did and knows goes into `channel`; a snapshot of that can be acquired.
     void release(Thread &thread, Knowledge &channel);
     const Knowledge *snapshot(Knowledge &channel);

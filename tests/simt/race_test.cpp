@@ -182,6 +182,44 @@ TEST_CASE("simt: an mbarrier releases what its lane knows, not what other lanes 
                 "not an initialised mbarrier");
 }
 
+TEST_CASE("simt: lanes that arrive more often than others disturb nothing") {
+    // Lane 0 of each consumer warp also arrives elsewhere, before all of them read the stage by
+    // ldmatrix and by word.
+    const auto body = [](bool arrive_early) {
+        return run_one(96, [=] {
+            const auto s = ints();
+            const auto full = mbarriers(), empty = full + 1, other = full + 2;
+            if (tid() == 0) {
+                mbarrier_init(full, 32);
+                mbarrier_init(empty, 64);
+                mbarrier_init(other, 1);
+            }
+            __syncthreads();
+            for (unsigned i = 0; i < 5; ++i) {
+                if (tid() < 32) {
+                    if (i > 0) mbarrier_wait(empty, (i - 1) % 2);
+                    for (unsigned j = 0; j < 4; ++j) s[4 * tid() + j] = static_cast<int>(i);
+                    mbarrier_arrive(full);
+                } else {
+                    if (tid() % 32 == 0) mbarrier_arrive(other);
+                    mbarrier_wait(full, i % 2);
+                    if (arrive_early) mbarrier_arrive(empty);
+                    __syncwarp();
+                    if (tid() % 32 == 0) mbarrier_arrive(other);
+                    FragA a;
+                    ldmatrix_x4(a, s + 4 * (tid() % 32));
+                    const int v = s[7];
+                    const bool right = a[0] + a[3] == 2 * i && v == static_cast<int>(i);
+                    if (!right && !arrive_early) s[1000] = 0;  // out of bounds: found
+                    if (!arrive_early) mbarrier_arrive(empty);
+                }
+            }
+        });
+    };
+    check_clean(body(false));
+    check_fault(body(true), FaultKind::kSharedRace);
+}
+
 TEST_CASE("simt: atomics do not race with each other and order what is around them") {
     check_clean(run_one(64, [] {
         if (tid() == 0) ints()[0] = 0;

@@ -27,7 +27,7 @@ class BlockPool {
         return std::make_unique<Block>(stack_bytes);
     }
     void give(std::unique_ptr<Block> block) {
-        constexpr std::size_t kKeep = 512;
+        constexpr std::size_t kKeep = 64;
         const std::lock_guard lock(mutex_);
         if (free_.size() < kKeep) free_.push_back(std::move(block));
     }
@@ -137,20 +137,13 @@ Tally Scheduler::take_tally(const LaunchRun &run) {
 bool Scheduler::run_launch(Active &active) {
     LaunchRun &run = *active.run;
     const std::size_t most = run.options.resident_blocks;
-    if (run.launch.cooperative || !run.options.alone) {
-        admit(active, most);
+    // One after the other, until one polls; then one more each round. If cooperative, all together.
+    do {
+        admit(active, run.launch.cooperative ? most : std::min(most, active.resident.size() + 1));
+        if (active.resident.empty()) return false;
         run_resident(active);
-    } else {
-        // One after the other, until one polls; then one more each round.
-        admit(active, active.resident.size() + 1 < most ? active.resident.size() + 1 : most);
-        run_resident(active);
-        while (active.resident.empty()) {
-            admit(active, 1);
-            if (active.resident.empty()) break;
-            run_resident(active);
-        }
-    }
-    return !active.resident.empty();
+    } while (active.resident.empty());
+    return true;
 }
 
 void Scheduler::round() {

@@ -233,10 +233,9 @@ void Shadow::check_readers(const Thread &thread, Cell readers, std::uint32_t off
         return;
     }
     const ReadSet *set = set_of(readers);
-    if (set == nullptr) return;
-    for (const Cell reader : *set) {
-        if (reader != 0 && !reader_before(reader, thread)) {
-            race(thread, "written", reader, false, offset, site);
+    for (unsigned i = 0; set != nullptr && i < set->n; ++i) {
+        if (!reader_before(set->readers[i], thread)) {
+            race(thread, "written", set->readers[i], false, offset, site);
         }
     }
 }
@@ -272,43 +271,67 @@ unsigned Shadow::warp_of(Cell reader) {
     return who < kMaxThreads ? who / kWarpSize : who - kMaxThreads;
 }
 
-Shadow::Cell Shadow::several_lanes(Cell a, Cell b) {
-    return pack(kMaxThreads + warp_of(a), std::max(stamp_of(a), stamp_of(b)));
+// One reader that stands for both, or 0.
+Shadow::Cell Shadow::joined(Cell a, Cell b) {
+    if (who_of(a) == who_of(b)) return stamp_of(a) > stamp_of(b) ? a : b;
+    if (warp_of(a) != warp_of(b) || stamp_of(a) != stamp_of(b)) return 0;
+    return pack(kMaxThreads + warp_of(a), stamp_of(a));
 }
 
 Shadow::Cell Shadow::with_reader(const Thread &thread, Cell readers, Cell reader) {
     if (readers == 0) return reader;
-    if ((readers & kIsSet) != 0) return with_reader_in_set(readers, reader);
+    if ((readers & kIsSet) != 0) return with_reader_in_set(thread, readers, reader);
     // Who is ordered after this read is also ordered after an older one that is ordered before it.
     if (reader_before(readers, thread)) return reader;
-    if (warp_of(readers) == warp_of(reader)) return several_lanes(readers, reader);
-    ReadSet set{};
-    set[warp_of(readers)] = readers;
-    set[warp_of(reader)] = reader;
-    return transition(readers, reader, set);
+    if (const Cell both = joined(readers, reader)) return both;
+    Transition &known = transition(readers, reader);
+    if (known.readers == readers && known.reader == reader && set_of(known.to) != nullptr) {
+        return known.to;
+    }
+    ReadSet set;
+    set.add(readers);
+    set.add(reader);
+    known = {readers, reader, 0, add_set(set)};
+    return known.to;
 }
 
-Shadow::Cell Shadow::with_reader_in_set(Cell readers, Cell reader) {
+Shadow::Cell Shadow::with_reader_in_set(const Thread &thread, Cell readers, Cell reader) {
     const ReadSet *old = set_of(readers);
     if (old == nullptr) return reader;
-    const Cell own = (*old)[warp_of(reader)];
-    const Cell joined = own == 0 || own == reader ? reader : several_lanes(own, reader);
-    if (own == joined) return readers;
-    ReadSet set = *old;
-    set[warp_of(reader)] = joined;
-    return transition(readers, reader, set);
+    const Stamp synced = thread.warp->synced;
+    Transition &known = transition(readers, reader);
+    if (known.readers == readers && known.reader == reader && known.synced == synced) {
+        return known.to;
+    }
+    ReadSet set;
+    Cell own = reader;
+    for (unsigned i = 0; i < old->n; ++i) {
+        const Cell other = old->readers[i];
+        if (warp_of(other) == warp_of(reader)) {
+            if (stamp_of(other) <= synced) continue;  // before this read
+            if (const Cell both = joined(other, own)) {
+                own = both;
+                continue;
+            }
+        }
+        set.add(other);
+    }
+    set.add(own);
+    const bool same = set.n == old->n && std::is_permutation(set.readers.begin(), set.readers.end(),
+                                                             old->readers.begin());
+    known = {readers, reader, synced, same ? readers : add_set(set)};
+    return known.to;
 }
 
-// The number of a set that results from adding a reader. Many cells take the same steps, so sets
-// are shared.
-Shadow::Cell Shadow::transition(Cell readers, Cell reader, const ReadSet &set) {
+Shadow::Transition &Shadow::transition(Cell readers, Cell reader) {
     const std::uint64_t key = std::uint64_t{readers} << 32 | reader;
-    Transition &known = transitions_[(key * 0x9e3779b97f4a7c15U) >> 54];
-    if (known.from == key && known.to >= (first_set_ | kIsSet)) return known.to;
+    return transitions_[(key * 0x9e3779b97f4a7c15U) >> 54];
+}
+
+Shadow::Cell Shadow::add_set(const ReadSet &set) {
     if (sets_.size() == kMaxSets) drop_sets();
-    known = {key, (first_set_ + static_cast<Cell>(sets_.size())) | kIsSet};
     sets_.push_back(set);
-    return known.to;
+    return (first_set_ + static_cast<Cell>(sets_.size() - 1)) | kIsSet;
 }
 
 const Shadow::ReadSet *Shadow::set_of(Cell readers) const {

@@ -25,7 +25,8 @@ class Shadow {
     // Atomic and volatile accesses do not race with each other, and order what is around them.
     void atomic(Thread &thread, std::uint32_t offset, unsigned bytes, bool reads, bool writes,
                 Site site);
-    // All lanes of the thread's warp read 16 bytes, whose address this lane named.
+    // All lanes of the thread's warp read 16 bytes, whose address this lane named. Their stamps are
+    // equal.
     void read_row(Thread &thread, std::uint32_t offset, Site site);
     // Destination of the thread's cp.async, in its open group.
     void write_async(Thread &thread, std::uint32_t offset, unsigned bytes, Site site);
@@ -53,9 +54,18 @@ class Shadow {
     static unsigned who_of(Cell cell) { return cell & 0x7ffU; }
     static Stamp stamp_of(Cell cell) { return cell >> 11 & 0x7ffffU; }
     static unsigned warp_of(Cell reader);
-    static Cell several_lanes(Cell a, Cell b);
+    static Cell joined(Cell a, Cell b);
 
-    using ReadSet = std::array<Cell, kMaxWarps>;  // by warp, 0: none
+    // Readers, each a thread or several lanes of a warp with one stamp.
+    struct ReadSet {
+        static constexpr unsigned kMost = 47;  // more are not kept
+        unsigned n = 0;
+        std::array<Cell, kMost> readers{};
+
+        void add(Cell reader) {
+            if (n < kMost) readers[n++] = reader;
+        }
+    };
 
     struct Range {
         std::size_t first;
@@ -80,9 +90,11 @@ class Shadow {
 
     void add_readers(const Thread &thread, Range range, Cell reader, Site site);
     Cell with_reader(const Thread &thread, Cell readers, Cell reader);
-    Cell with_reader_in_set(Cell readers, Cell reader);
+    Cell with_reader_in_set(const Thread &thread, Cell readers, Cell reader);
     const ReadSet *set_of(Cell readers) const;
-    Cell transition(Cell readers, Cell reader, const ReadSet &set);
+    struct Transition;
+    Transition &transition(Cell readers, Cell reader);
+    Cell add_set(const ReadSet &set);
     void drop_sets();
 
     Block *block_ = nullptr;
@@ -93,8 +105,10 @@ class Shadow {
     // before everything now.
     std::vector<ReadSet> sets_;
     Cell first_set_ = 0;
+    // Many cells take the same steps from set to set, so they share sets.
     struct Transition {
-        std::uint64_t from = 0;  // set and reader
+        Cell readers = 0, reader = 0;
+        Stamp synced = 0;  // of the reader's warp
         Cell to = 0;
     };
     std::array<Transition, 1024> transitions_{};

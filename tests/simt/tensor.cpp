@@ -73,6 +73,7 @@ void run_ldmatrix(Warp &warp, TensorOperation &op, const TensorQueue::Head &head
         for (unsigned lane = 0; lane < op.n_matrices * 8U; ++lane) rows.add(lane, op.rows[lane]);
         block.tally().add_ldmatrix(head.site, rows);
     }
+    Order::align_stamps(warp);
     for (unsigned i = 0; i < op.n_matrices; ++i) {
         load_matrix(warp, op, i * 8, op.loaded[i], head.site);
         if (head.kind == TensorKind::kLdmatrixTransposed) transpose(op.loaded[i]);
