@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -210,7 +209,6 @@ class Block {
                                           Site site);
     void open_rendezvous(Thread &thread, Rendezvous &r, std::uint32_t mask, Collective operation,
                          const char *name, Site site);
-    void block_barrier(Thread &thread, Site site);
     void complete(Barrier &barrier, unsigned id, Site site);
     void record(FaultKind kind, const Thread &thread, Site site, std::string detail,
                 const std::string &buffer = {}, std::uint64_t offset = 0);

@@ -83,25 +83,22 @@ std::string row(const std::string &name, const char *what, const Traffic &t, con
     return line;
 }
 
-std::string buffer_rows(const BufferTraffic &b) {
-    std::string out;
-    if (b.loads.instructions != 0) {
-        out += cat(row(b.name, "load", b.loads, "sectors"), ", distinct ", b.distinct_sectors_read,
-                   '\n');
-    }
-    if (b.stores.instructions != 0) {
-        out += cat(row(b.name, "store", b.stores, "sectors"), ", distinct ",
-                   b.distinct_sectors_written, '\n');
-    }
-    if (b.atomics.instructions != 0) out += row(b.name, "atomic", b.atomics, "sectors") + '\n';
-    return out;
+std::string buffer_row(const std::string &name, const char *what, const Traffic &t,
+                       std::uint64_t distinct) {
+    if (t.instructions == 0) return "";
+    const std::string line = row(name, what, t, "sectors");
+    return distinct == 0 ? line + '\n' : cat(line, ", distinct ", distinct, '\n');
 }
 
 }  // namespace
 
 std::string Counters::text() const {
     std::string out;
-    for (const BufferTraffic &b : buffers) out += buffer_rows(b);
+    for (const BufferTraffic &b : buffers) {
+        out += buffer_row(b.name, "load", b.loads, b.distinct_sectors_read);
+        out += buffer_row(b.name, "store", b.stores, b.distinct_sectors_written);
+        out += buffer_row(b.name, "atomic", b.atomics, 0);
+    }
     for (std::size_t op = 0; op < kOps; ++op) {
         if (shared[op].instructions == 0) continue;
         out += row("(shared)", name_of(static_cast<Op>(op)), shared[op], "wavefronts") + '\n';

@@ -134,6 +134,10 @@ void Order::align_stamps(Warp &warp) {
 
 void Order::release(Thread &thread, Knowledge &channel) {
     forget_if_exhausted();
+    release_to(thread, channel);
+}
+
+void Order::release_to(Thread &thread, Knowledge &channel) {
     channel.join(*thread.known);
     raise_to(channel.group[thread.warp->index], thread.warp->synced);
     if (!channel.has_threads) {
@@ -158,9 +162,10 @@ void Order::acquire(Thread &thread, const Knowledge *known) {
 }
 
 void Order::synchronise_at(Thread &thread, std::uint32_t offset) {
+    forget_if_exhausted();
     Knowledge &channel = addresses_[offset];
     acquire(thread, snapshot(channel));
-    release(thread, channel);
+    release_to(thread, channel);
 }
 
 // ---- sets of knowledge

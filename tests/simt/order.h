@@ -77,6 +77,7 @@ class Order {
 
     bool before_warp_slow(unsigned writer, Stamp stamp, const Warp &warp) const;
     bool before_slow(unsigned writer, Stamp stamp, const Thread &reader) const;
+    void release_to(Thread &thread, Knowledge &channel);
     Knowledge &fresh();
     const Knowledge *join(const Knowledge *a, const Knowledge *b);
     const Knowledge *join_lanes(const Warp &warp, std::uint32_t lanes);

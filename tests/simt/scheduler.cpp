@@ -96,7 +96,7 @@ Scheduler::~Scheduler() {
 
 void Scheduler::add(LaunchRun &run) {
     active_.push_back({&run, &tallies_[&run], {}});
-    run.clock = &clock_;
+    if (run.clock != &clock_) run.clock = &clock_;
 }
 
 // Takes new blocks until so many are resident.
@@ -146,10 +146,10 @@ bool Scheduler::run_launch(Active &active) {
     return true;
 }
 
-void Scheduler::round() {
+void Scheduler::round(bool more_may_come) {
     std::erase_if(active_, [this](Active &a) { return !run_launch(a); });
     if (active_.empty()) return;
-    pass_time();
+    if (!more_may_come) pass_time();
     // A wait for somebody who failed never ends.
     const bool failed = std::any_of(active_.begin(), active_.end(),
                                     [](const Active &a) { return a.run->failed(); });

@@ -47,7 +47,6 @@ struct LaunchRun {
     Clock own_clock;
     Clock *clock = &own_clock;
     std::atomic<std::uint64_t> next_block{0};
-    std::atomic<std::uint64_t> n_finished{0};
 
     std::mutex mutex;
     std::vector<Fault> faults;
@@ -70,8 +69,10 @@ class Scheduler {
     void add(LaunchRun &run);
     bool idle() const { return active_.empty(); }
     bool runs(const LaunchRun &run) const;
-    // Lets every resident block run until it waits. Launches without blocks left to run leave.
-    void round();
+    // Lets every resident block run until it waits. Launches without blocks left to run leave, and
+    // all of them once one has failed. If all threads only poll, time passes, unless more launches
+    // may come that they wait for.
+    void round(bool more_may_come = false);
     // What the blocks that this scheduler ran for the launch did. Once, after the launch.
     Tally take_tally(const LaunchRun &run);
 
