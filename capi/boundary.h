@@ -77,6 +77,16 @@ void write_struct(void *out, std::size_t caller_size, T value) {
     std::memcpy(out, static_cast<const void *>(&value), std::min(caller_size, sizeof(T)));
 }
 
+// The size of a result that the caller initialised.
+template <typename T>
+std::size_t result_size(const T *out) {
+    const std::size_t size = not_null(out, "out").struct_size;
+    if (size < sizeof(T) || size > kMaxStruct)
+        fail(KIMI_INVALID_ARGUMENT, "out.struct_size is ", size, ", must be from ", sizeof(T),
+             " to ", kMaxStruct, ": initialise the struct with its init macro");
+    return size;
+}
+
 // Copies a result of n elements into a caller's buffer of cap and always writes the size.
 template <typename T>
 void copy_out(const T *from, std::size_t n, T *to, std::size_t cap, std::size_t *size,

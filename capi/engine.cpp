@@ -1,6 +1,8 @@
+#include <limits>
+
 #include "capi/boundary.h"
-#include "capi/defaults.h"
 #include "capi/handles.h"
+#include "capi/options.h"
 
 using namespace kimi;
 using namespace kimi::capi;
@@ -28,4 +30,36 @@ void kimi_engine_destroy(kimi_engine *engine) noexcept {
 
 const kimi_tokenizer *kimi_engine_tokenizer(const kimi_engine *engine) noexcept {
     return engine == nullptr ? nullptr : &engine->tokenizer;
+}
+
+kimi_status kimi_engine_stats(kimi_engine *engine, kimi_engine_statistics *out,
+                              kimi_error *error) noexcept {
+    return guarded(error, [&] {
+        const std::size_t size = result_size(out);
+        Engine &e = *not_null(engine, "engine").engine;
+        const KvStats stats = e.kv()->stats();
+        kimi_engine_statistics result = {};
+        result.pages = stats.n_pages;
+        result.pages_free = stats.n_free;
+        result.pages_cached = stats.n_cached;
+        result.pages_evictable = stats.n_evictable;
+        result.page_bytes = e.runner().device().page_bytes();
+        result.sessions = stats.n_sequences;
+        result.session_pages = stats.n_used;
+        result.session_runs = stats.n_runs;
+        result.prefix_hits = stats.hits;
+        result.prefix_tokens = stats.hit_tokens;
+        result.pages_evicted = stats.evicted;
+        result.pages_moved = stats.pages_moved;
+        result.move_seconds = stats.move_seconds;
+        write_struct(out, size, result);
+    });
+}
+
+kimi_status kimi_engine_defragment(kimi_engine *engine, kimi_error *error) noexcept {
+    return guarded(error, [&] {
+        not_null(engine, "engine")
+            .engine->kv()
+            ->defragment(std::numeric_limits<double>::infinity());
+    });
 }

@@ -19,10 +19,9 @@ struct kimi_engine {
 };
 
 struct kimi_session {
-    kimi_session(std::shared_ptr<kimi::Engine> engine, const kimi::SessionOptions &options)
-        : session(std::move(engine), options) {}
+    explicit kimi_session(std::unique_ptr<kimi::Session> s) : session(std::move(s)) {}
 
     std::atomic<std::uint32_t> holders{1};
     std::atomic<bool> in_use{false};
-    kimi::Session session;
+    std::unique_ptr<kimi::Session> session;
 };

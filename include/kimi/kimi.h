@@ -156,6 +156,24 @@ typedef struct kimi_session_statistics {
     double draft_seconds, tree_seconds, verify_seconds, accept_seconds, compact_seconds;
 } kimi_session_statistics;
 
+/* The KV memory of an engine. A page holds 64 tokens in all layers. */
+typedef struct kimi_engine_statistics {
+    size_t struct_size;
+    uint64_t pages;        /* in the pool */
+    uint64_t pages_free;   /* nobody uses them */
+    uint64_t pages_cached; /* prefixes kept for later sessions; some are in use by sessions too */
+    uint64_t pages_evictable; /* cached pages that are given up when needed */
+    uint64_t page_bytes;
+    uint64_t sessions;      /* that have pages */
+    uint64_t session_pages; /* of these, shared pages counted each time */
+    uint64_t session_runs;  /* contiguous pieces that the sessions' pages form */
+    uint64_t prefix_hits;   /* prompts that began with cached pages */
+    uint64_t prefix_tokens; /* tokens that did not have to be processed */
+    uint64_t pages_evicted;
+    uint64_t pages_moved; /* by defragmentation */
+    double move_seconds;
+} kimi_engine_statistics;
+
 /* Set defaults. Use the macros, so that a program keeps the struct size it was compiled with. */
 KIMI_API void kimi_error_init_sized(kimi_error *error, size_t size) KIMI_NOEXCEPT;
 KIMI_API void kimi_engine_options_init_sized(kimi_engine_options *options,
@@ -163,12 +181,15 @@ KIMI_API void kimi_engine_options_init_sized(kimi_engine_options *options,
 KIMI_API void kimi_session_options_init_sized(kimi_session_options *options,
                                               size_t size) KIMI_NOEXCEPT;
 KIMI_API void kimi_step_init_sized(kimi_step *step, size_t size) KIMI_NOEXCEPT;
+KIMI_API void kimi_engine_statistics_init_sized(kimi_engine_statistics *statistics,
+                                                size_t size) KIMI_NOEXCEPT;
 KIMI_API void kimi_session_statistics_init_sized(kimi_session_statistics *statistics,
                                                  size_t size) KIMI_NOEXCEPT;
 #define kimi_error_init(p) kimi_error_init_sized((p), sizeof *(p))
 #define kimi_engine_options_init(p) kimi_engine_options_init_sized((p), sizeof *(p))
 #define kimi_session_options_init(p) kimi_session_options_init_sized((p), sizeof *(p))
 #define kimi_step_init(p) kimi_step_init_sized((p), sizeof *(p))
+#define kimi_engine_statistics_init(p) kimi_engine_statistics_init_sized((p), sizeof *(p))
 #define kimi_session_statistics_init(p) kimi_session_statistics_init_sized((p), sizeof *(p))
 
 /* ---- Engine ---- */
@@ -269,6 +290,56 @@ KIMI_API kimi_status kimi_decode_step(kimi_session *session, kimi_step *out,
  * KIMI_INVALID_ARGUMENT. */
 KIMI_API kimi_status kimi_decode_batch(kimi_session *const *sessions, size_t n, kimi_step *out,
                                        kimi_error *error) KIMI_NOEXCEPT;
+
+/* ---- Sessions as values ---- */
+
+/* Tokens of the session, prompt and reply. 0 for NULL. */
+KIMI_API uint64_t kimi_session_length(const kimi_session *session) KIMI_NOEXCEPT;
+
+/* Drops all tokens from n on and ends the reply in progress; the session then waits for an append.
+ * Errors: KIMI_INVALID_ARGUMENT where n is more than the session's length. */
+KIMI_API kimi_status kimi_session_truncate(kimi_session *session, uint64_t n,
+                                           kimi_error *error) KIMI_NOEXCEPT;
+
+/* Makes a new session in the same state, a reply in progress included. Full pages of KV are shared,
+ * so this costs next to nothing. options replace the source's, NULL keeps them; in a reply in
+ * progress they take effect at once. Errors: KIMI_BUSY where there is no page for the copy of the
+ * last one. */
+KIMI_API kimi_status kimi_session_fork(kimi_session *source, const kimi_session_options *options,
+                                       kimi_session **out, kimi_error *error) KIMI_NOEXCEPT;
+
+/* Flag of the restore functions: where the saved KV cannot be used (it is damaged, or was made with
+ * another KV type, drafter or numeric option), it is computed again by the next steps. The tokens
+ * must always be intact and of the same checkpoint. */
+enum { KIMI_RECOMPUTE = 1 };
+
+/* Writes tokens, options, reply and KV to a file, which appears complete or not at all. Statistics
+ * are not saved. Errors: KIMI_IO, KIMI_NOT_FOUND, KIMI_OUT_OF_MEMORY. */
+KIMI_API kimi_status kimi_session_save(kimi_session *session, const char *path,
+                                       kimi_error *error) KIMI_NOEXCEPT;
+/* The same into a buffer of cap bytes; writes the number of bytes to *size. */
+KIMI_API kimi_status kimi_session_save_buffer(kimi_session *session, void *buffer, size_t cap,
+                                              size_t *size, kimi_error *error) KIMI_NOEXCEPT;
+
+/* Makes a session from what was saved; it goes on as if nothing had happened. flags: KIMI_RECOMPUTE
+ * or 0. Errors: KIMI_CORRUPT for any damage, KIMI_VERSION_MISMATCH where another checkpoint,
+ * drafter, KV type, numeric option or version of the format made it, KIMI_BUSY, KIMI_TOO_LONG,
+ * KIMI_NOT_FOUND, KIMI_IO. */
+KIMI_API kimi_status kimi_session_restore(kimi_engine *engine, const char *path, uint32_t flags,
+                                          kimi_session **out, kimi_error *error) KIMI_NOEXCEPT;
+KIMI_API kimi_status kimi_session_restore_buffer(kimi_engine *engine, const void *buffer,
+                                                 size_t size, uint32_t flags, kimi_session **out,
+                                                 kimi_error *error) KIMI_NOEXCEPT;
+
+/* ---- Statistics ---- */
+
+/* Writes the engine's statistics. Any thread; waits for a running step. */
+KIMI_API kimi_status kimi_engine_stats(kimi_engine *engine, kimi_engine_statistics *out,
+                                       kimi_error *error) KIMI_NOEXCEPT;
+
+/* Moves KV pages until every sequence is contiguous. The library does so by itself, a little in
+ * every step; this does all of it at once. Any thread; waits for a running step. */
+KIMI_API kimi_status kimi_engine_defragment(kimi_engine *engine, kimi_error *error) KIMI_NOEXCEPT;
 
 /* Writes the session's statistics. */
 KIMI_API kimi_status kimi_session_stats(kimi_session *session, kimi_session_statistics *out,

@@ -15,7 +15,7 @@
 
 namespace kimi {
 
-enum class KvType : std::uint8_t { bf16, f32 };
+enum class KvType : std::uint8_t { bf16, fp8, f32 };
 
 // Activations in device memory.
 struct Buffer {
@@ -33,6 +33,8 @@ struct LinearJob {
     Buffer in, out;
 };
 
+inline constexpr std::uint32_t kFp8Group = 128;  // latents that share a scale
+
 // The latent KV cache of all layers: a page holds 64 tokens of every layer.
 struct KvShape {
     KvType type = KvType::bf16;
@@ -40,7 +42,16 @@ struct KvShape {
     std::uint32_t kv_rank = 0, rope_dim = 0;
 
     std::size_t token_bytes() const {  // of one token in one layer
-        return std::size_t{kv_rank + rope_dim} * (type == KvType::bf16 ? 2 : 4);
+        const std::size_t n = kv_rank + rope_dim;
+        switch (type) {
+            case KvType::bf16:
+                return 2 * n;
+            case KvType::fp8:
+                return kv_rank + kv_rank / kFp8Group * sizeof(float) + 2 * rope_dim;
+            case KvType::f32:
+                return 4 * n;
+        }
+        return 0;
     }
     std::size_t page_bytes() const { return token_bytes() * kPageTokens; }  // in one layer
 };
@@ -178,6 +189,17 @@ class Device {
     virtual void move_slots(std::span<const std::uint32_t> pages,
                             std::span<const std::uint32_t> from,
                             std::span<const std::uint32_t> to) = 0;
+    // --- Whole pages and rings: all layers of the target's KV and, of the drafter's, the twins of
+    // a page or the sliding layers of a ring. Byte strings have the device's own layout.
+    virtual std::size_t page_bytes() const = 0;
+    virtual std::size_t ring_bytes() const = 0;  // 0: no sliding layers
+    virtual void copy_page(std::uint32_t from, std::uint32_t to) = 0;
+    virtual void copy_ring(std::uint32_t from, std::uint32_t to) = 0;
+    virtual void read_page(std::uint32_t page, std::byte *out) = 0;
+    virtual void write_page(std::uint32_t page, const std::byte *in) = 0;
+    virtual void read_ring(std::uint32_t ring, std::byte *out) = 0;
+    virtual void write_ring(std::uint32_t ring, const std::byte *in) = 0;
+
     // Host view of a row of fp32 values, valid until the next operation.
     virtual std::span<const float> read(Buffer buffer, std::uint32_t row, std::uint32_t width) = 0;
 };

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,7 +12,7 @@
 #include "engine/runner.h"
 #include "engine/scheduler.h"
 #include "engine/session.h"
-#include "kv/page_pool.h"
+#include "kv/kv_space.h"
 #include "text/tokenizer.h"
 
 namespace kimi {
@@ -34,11 +33,17 @@ class Engine {
     // One step of each session; the results are in the sessions. Any thread.
     void step(std::span<Session *const> sessions);
 
-    // For sessions. Any thread.
-    void release_pages(std::vector<std::uint32_t> &pages, std::uint64_t n_tokens);
-    // Nothing where there is no drafter, or too many sessions already draft.
-    std::optional<DraftContext> take_draft_context();
-    void return_draft_context(const DraftContext &context);
+    // The KV memory, for as long as the returned object lives. Any thread.
+    class LockedKv {
+      public:
+        LockedKv(std::mutex &mutex, KvSpace &kv) : lock_(mutex), kv_(kv) {}
+        KvSpace *operator->() const { return &kv_; }
+
+      private:
+        std::unique_lock<std::mutex> lock_;
+        KvSpace &kv_;
+    };
+    LockedKv kv() { return {mutex_, kv_}; }
 
   private:
     Deployment deployment_;
@@ -46,8 +51,7 @@ class Engine {
     std::shared_ptr<const Tokenizer> tokenizer_;
 
     std::mutex mutex_;  // guards all below
-    PagePool pool_;
-    std::vector<std::uint32_t> free_rings_;
+    KvSpace kv_;
     Scheduler scheduler_;
 };
 

@@ -26,8 +26,6 @@ std::unique_ptr<Device> make_device(const Deployment &deployment) {
         fail(KIMI_UNSUPPORTED, "field backend: this build of libkimi has no CUDA backend");
     if (deployment.ranks > 1)
         fail(KIMI_UNSUPPORTED, "field ranks: is ", deployment.ranks, ", only 1 runs yet");
-    if (deployment.kv_type == Deployment::KvType::fp8)
-        fail(KIMI_UNSUPPORTED, "field kv.type: is \"fp8\", only \"bf16\" and \"f32\" run yet");
     const unsigned threads = deployment.threads > 0 ? deployment.threads : available_cores();
     return make_cpu_device(best_cpu_isa(), threads);
 }
@@ -38,6 +36,21 @@ std::uint32_t context_limit(const Deployment &deployment, const ModelConfig &con
         fail(KIMI_INVALID_ARGUMENT, "field context_limit: is ", deployment.context_limit,
              ", the model's max_position_embeddings is ", config.max_position);
     return deployment.context_limit;
+}
+
+KvType kv_type(const Deployment &deployment, const ModelConfig &config) {
+    switch (deployment.kv_type) {
+        case Deployment::KvType::bf16:
+            return KvType::bf16;
+        case Deployment::KvType::f32:
+            return KvType::f32;
+        case Deployment::KvType::fp8:
+            break;
+    }
+    if (config.kv_rank % kFp8Group != 0)
+        fail(KIMI_UNSUPPORTED, "field kv.type: fp8 needs kv_lora_rank in groups of ", kFp8Group,
+             ", it is ", config.kv_rank);
+    return KvType::fp8;
 }
 
 }  // namespace
@@ -58,12 +71,16 @@ Runner::Runner(const Deployment &deployment, const Progress &progress)
     limits_ = target_->limits();
     limits_.rows = rows;
     limits_.context = context;
-    limits_.kv.type = deployment.kv_type == Deployment::KvType::f32 ? KvType::f32 : KvType::bf16;
+    limits_.kv.type = kv_type(deployment, config_);
     const std::uint64_t capacity =
         deployment.kv_capacity_tokens > 0 ? deployment.kv_capacity_tokens : context;
     limits_.kv.n_pages = static_cast<std::uint32_t>(pages_for(capacity));
     if (drafter_config_) load_drafter(deployment);
     device_->reserve(limits_);
+}
+
+Digest Runner::drafter_digest() const {
+    return drafter_ ? checkpoint_digest(drafter_checkpoint_) : Digest{};
 }
 
 void Runner::load_drafter(const Deployment &deployment) {

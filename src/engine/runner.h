@@ -10,6 +10,7 @@
 #include "deploy/deployment.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
+#include "model/digest.h"
 #include "model/drafter.h"
 #include "model/target.h"
 
@@ -23,14 +24,18 @@ class Runner {
 
     const ModelConfig &config() const { return config_; }
     const TargetWeights &weights() const { return weights_; }
+    // Of the checkpoints; the drafter's is zero where there is none.
+    Digest target_digest() const { return checkpoint_digest(checkpoint_); }
+    Digest drafter_digest() const;
+    // What the drafter's rope is multiplied by.
+    float rope_attention_factor() const { return drafter_ ? drafter_->rope_amplitude() : 0; }
+    const DeviceLimits &limits() const { return limits_; }
     const KvShape &kv() const { return limits_.kv; }
     std::uint32_t context_limit() const { return limits_.context; }
     std::uint32_t max_rows() const { return limits_.rows; }
     Target &target() { return *target_; }
-    Device &device() { return *device_; }
+    Device &device() const { return *device_; }
     Drafter *drafter() { return drafter_.get(); }  // nullptr: none
-    std::uint32_t n_rings() const { return limits_.draft.n_rings; }
-    std::uint32_t ring_slots() const { return limits_.draft.ring_slots; }
 
   private:
     void load_drafter(const Deployment &deployment);

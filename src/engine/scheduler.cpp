@@ -6,10 +6,10 @@
 
 namespace kimi {
 
-Scheduler::Scheduler(Runner &runner, PagePool &pool, std::uint32_t prefill_chunk,
+Scheduler::Scheduler(Runner &runner, KvSpace &kv, std::uint32_t prefill_chunk,
                      std::uint32_t max_nodes)
     : runner_(runner),
-      pool_(pool),
+      kv_(kv),
       prefill_chunk_(prefill_chunk),
       max_nodes_(max_nodes),
       plan_(runner.max_rows()),
@@ -52,12 +52,17 @@ std::size_t Scheduler::collect(std::span<Session *const> sessions) {
         if (!session.begin_step()) continue;
         try {
             if (broken_) fail(KIMI_INTERNAL, "the engine failed earlier and does no further work");
+            if (session.result().phase == KIMI_PHASE_PREFILL) {
+                kv_.reuse(session.kv(), session.tokens());
+                session.update_progress();
+            }
             const std::size_t pending = session.pending().size();
             const auto rows = static_cast<std::uint32_t>(
                 std::min<std::size_t>({pending, prefill_chunk_, runner_.max_rows() - n_rows_}));
-            pool_.grow(session.pages(), session.n_cached() + rows);
-            work_.push_back(
-                {&session, session.result().phase == KIMI_PHASE_DECODE, rows, session.n_cached()});
+            const std::uint32_t first = session.kv().n_tokens;
+            kv_.reserve(session.kv(), first + rows, session.tokens().size());
+            const bool decode = session.result().phase == KIMI_PHASE_DECODE && pending == 1;
+            work_.push_back({&session, decode, rows, first});
             n_rows_ += rows;
         } catch (...) {
             const Error error = current_error();
@@ -90,11 +95,12 @@ void Scheduler::run() {
         }
     }
     extend_contexts();
+    keep_and_defragment(seconds);
 }
 
 bool Scheduler::can_draft(const Work &work) const {
     const Session &session = *work.session;
-    return work.decode && session.draft_context() && session.options().draft_budget > 0 &&
+    return work.decode && session.kv().drafts && session.options().draft_budget > 0 &&
            session.tokens_left() > 1;
 }
 
@@ -111,10 +117,10 @@ void Scheduler::draft() {
         const std::uint32_t budget = session.options().draft_budget;
         if (budget == KIMI_AUTO && !session.budget_policy().wants_draft()) continue;
         k = std::max(k, std::min(budget, max_nodes_));
-        const DraftContext &context = *session.draft_context();
-        requests_.push_back({session.pending()[0],
-                             {0, 0, work.root_slot, session.pages(), context.ring,
-                              context.full_begin, context.ring_begin}});
+        const KvSequence &kv = session.kv();
+        requests_.push_back(
+            {session.pending()[0],
+             {0, 0, work.root_slot, kv.pages, kv.ring, kv.full_begin, kv.ring_begin}});
         drafting_.push_back(&work);
     }
     if (drafting_.empty()) return;
@@ -159,11 +165,11 @@ void Scheduler::plan_work() {
         if (work.decode) {
             limit_tree(work, spare_rows);
             spare_rows -= work.tree.n;
-            pool_.grow(session.pages(), work.root_slot + 1 + work.tree.n);
+            kv_.reserve(session.kv(), work.root_slot + 1 + work.tree.n);
             work.logits =
-                plan_.add_tree(session.pages(), session.pending()[0], work.root_slot, work.tree);
+                plan_.add_tree(session.kv().pages, session.pending()[0], work.root_slot, work.tree);
         } else {
-            work.logits = plan_.add_prompt(session.pages(), session.pending().first(work.n_rows),
+            work.logits = plan_.add_prompt(session.kv().pages, session.pending().first(work.n_rows),
                                            work.root_slot, work.n_rows == session.pending().size());
         }
     }
@@ -175,7 +181,7 @@ void Scheduler::limit_tree(Work &work, std::uint32_t spare_rows) {
     std::uint32_t n = work.tree.n;
     if (n > 0 && session.options().draft_budget == KIMI_AUTO)
         n = session.budget_policy().choose(work.tree, pass_cost_, draft_cost_, n_rows_ - 1);
-    const std::uint64_t slots = (session.pages().size() + pool_.n_free()) * kPageTokens;
+    const std::uint64_t slots = (session.kv().pages.size() + kv_.n_free()) * kPageTokens;
     work.tree.n = static_cast<std::uint32_t>(
         std::min<std::uint64_t>({n, spare_rows, slots - work.root_slot - 1}));
 }
@@ -184,7 +190,8 @@ void Scheduler::limit_tree(Work &work, std::uint32_t spare_rows) {
 void Scheduler::finish_prompt(Work &work) {
     Session &session = *work.session;
     const bool complete = work.n_rows == session.pending().size();
-    session.processed(work.n_rows);
+    kv_.written(session.kv(), work.n_rows);
+    session.update_progress();
     if (complete)
         session.commit(sampler_.sample(runner_.target().logits(work.logits),
                                        session.options().sampling, session.n_tokens()));
@@ -203,7 +210,7 @@ void Scheduler::accept(Work &work) {
         compact(work);
     }
     const std::uint32_t n_accepted = work.n_path - 1;
-    session.processed(work.n_path);
+    kv_.written(session.kv(), work.n_path);
     session.drafted(work.tree, n_accepted);
     stats.committed += session.n_tokens() - before;
     if (work.tree.n > 0) session.budget_policy().observe(work.tree, n_accepted);
@@ -231,7 +238,7 @@ void Scheduler::compact(const Work &work) {
         from[n] = work.root_slot + work.path[i];
         to[n++] = work.root_slot + i;
     }
-    if (n > 0) runner_.device().move_slots(work.session->pages(), {from, n}, {to, n});
+    if (n > 0) runner_.device().move_slots(work.session->kv().pages, {from, n}, {to, n});
 }
 
 // The drafter's context grows by the rows that were committed.
@@ -240,20 +247,30 @@ void Scheduler::extend_contexts() {
     extensions_.clear();
     context_rows_.clear();
     for (const Work &work : work_) {
-        Session &session = *work.session;
-        std::optional<DraftContext> &context = session.draft_context();
-        if (!context || session.n_cached() == work.root_slot) continue;
+        const KvSequence &kv = work.session->kv();
+        const std::uint32_t n = kv.n_tokens - work.root_slot;
+        if (!kv.drafts || n == 0) continue;
         const std::size_t first = context_rows_.size();
-        const std::uint32_t n = session.n_cached() - work.root_slot;
         for (std::uint32_t i = 0; i < n; ++i)
             context_rows_.push_back(work.first_row + (work.decode ? work.path[i] : i));
-        extensions_.push_back({std::span(context_rows_).subspan(first),
-                               {0, 0, work.root_slot, session.pages(), context->ring}});
-        if (session.n_cached() > runner_.ring_slots())
-            context->ring_begin =
-                std::max(context->ring_begin, session.n_cached() - runner_.ring_slots());
+        extensions_.push_back(
+            {std::span(context_rows_).subspan(first), {0, 0, work.root_slot, kv.pages, kv.ring}});
     }
     if (!extensions_.empty()) runner_.drafter()->extend(extensions_);
+}
+
+// Between steps: whole prompts and replies become prefixes for others, and scattered pages are
+// brought together, a little in every step and more when a reply has ended.
+void Scheduler::keep_and_defragment(double pass_seconds) {
+    double budget = 0.05 * pass_seconds;
+    for (const Work &work : work_) {
+        Session &session = *work.session;
+        const bool ended = session.result().phase == KIMI_PHASE_FINISHED;
+        const bool began = !work.decode && session.pending().size() <= 1;
+        if (ended || began) kv_.keep(session.kv(), session.tokens());
+        if (ended) budget += 0.005;
+    }
+    if (kv_.is_fragmented()) kv_.defragment(budget);
 }
 
 }  // namespace kimi

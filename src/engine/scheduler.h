@@ -9,7 +9,7 @@
 #include "engine/plan_builder.h"
 #include "engine/runner.h"
 #include "engine/session.h"
-#include "kv/page_pool.h"
+#include "kv/kv_space.h"
 #include "spec/budget.h"
 #include "spec/draft_tree.h"
 #include "spec/sampler.h"
@@ -18,7 +18,7 @@ namespace kimi {
 
 class Scheduler {
   public:
-    Scheduler(Runner &runner, PagePool &pool, std::uint32_t prefill_chunk, std::uint32_t max_nodes);
+    Scheduler(Runner &runner, KvSpace &kv, std::uint32_t prefill_chunk, std::uint32_t max_nodes);
 
     // One step of each session; the results are in the sessions.
     void step(std::span<Session *const> sessions);
@@ -50,9 +50,10 @@ class Scheduler {
     void walk(Work &work);
     void compact(const Work &work);
     void extend_contexts();
+    void keep_and_defragment(double pass_seconds);
 
     Runner &runner_;
-    PagePool &pool_;
+    KvSpace &kv_;
     std::uint32_t prefill_chunk_, max_nodes_;
     PlanBuilder plan_;
     Sampler sampler_;

@@ -10,23 +10,57 @@ namespace kimi {
 Session::Session(std::shared_ptr<Engine> engine, const SessionOptions &options)
     : engine_(std::move(engine)), options_(options), next_options_(options) {
     tokens_.reserve(engine_->context_limit());
-    pages_.reserve(pages_for(engine_->context_limit() + kMaxTreeNodes));
     text_.reserve(4096);
-    draft_context_ = engine_->take_draft_context();
+    engine_->kv()->open(kv_, engine_->context_limit() + kMaxTreeNodes);
+}
+
+Session::Session(std::shared_ptr<Engine> engine, SessionState state)
+    : Session(std::move(engine), state.options) {
+    check_tokens(state.tokens);
+    if (state.tokens.size() > engine_->context_limit())
+        kimi::fail(KIMI_TOO_LONG, "the session has ", state.tokens.size(),
+                   " tokens, the context limit is ", engine_->context_limit());
+    if (state.reply_begin > state.tokens.size() || state.phase > KIMI_PHASE_FINISHED)
+        kimi::fail(KIMI_CORRUPT, "the session's state contradicts itself");
+    tokens_.assign(state.tokens.begin(), state.tokens.end());
+    reply_begin_ = state.reply_begin;
+    result_.phase = state.phase;
+    result_.finish_reason = state.finish_reason;
+    result_.prompt_total = reply_begin_;
+    // The reply's text so far was delivered; what is held back of it is not.
+    for (const std::int32_t token : tokens().subspan(reply_begin_))
+        utf8_.push(engine_->token_text(token), text_);
+    text_.clear();
 }
 
 Session::~Session() {
-    drop_kv_behind(0);
-    if (draft_context_) engine_->return_draft_context(*draft_context_);
+    try {
+        const auto kv = engine_->kv();
+        kv->keep(kv_, tokens());
+        kv->close(kv_);
+    } catch (...) {
+        // A broken invariant of the KV space: its pages are lost, the process goes on.
+    }
 }
 
-void Session::drop_kv_behind(std::uint32_t n_tokens) {
-    n_cached_ = std::min(n_cached_, n_tokens);
-    if (draft_context_) {
-        draft_context_->full_begin = std::min(draft_context_->full_begin, n_cached_);
-        draft_context_->ring_begin = std::min(draft_context_->ring_begin, n_cached_);
-    }
-    engine_->release_pages(pages_, n_cached_);
+SessionState Session::state() const {
+    return {options_, tokens_, reply_begin_, result_.phase, result_.finish_reason};
+}
+
+std::unique_ptr<Session> Session::fork() const {
+    auto copy = std::make_unique<Session>(engine_, state());
+    copy->next_options_ = next_options_;
+    engine_->kv()->fork(kv_, copy->kv_);
+    copy->update_progress();
+    return copy;
+}
+
+std::unique_ptr<Session> Session::fork(const SessionOptions &options) const {
+    std::unique_ptr<Session> copy = fork();
+    copy->options_ = copy->next_options_ = options;
+    if (copy->result_.phase == KIMI_PHASE_DECODE && copy->tokens_left() == 0)
+        copy->finish(KIMI_FINISH_LENGTH);
+    return copy;
 }
 
 void Session::check_tokens(std::span<const std::int32_t> tokens) const {
@@ -38,35 +72,43 @@ void Session::check_tokens(std::span<const std::int32_t> tokens) const {
 }
 
 void Session::append(std::span<const std::int32_t> tokens) {
-    check_tokens(tokens);
-    const std::uint64_t limit = engine_->context_limit();
     if (tokens.empty()) kimi::fail(KIMI_INVALID_ARGUMENT, "no tokens to append");
     // One place is left for the reply.
-    if (tokens_.size() + tokens.size() >= limit)
-        kimi::fail(KIMI_TOO_LONG, "the prompt would make the session ",
-                   tokens_.size() + tokens.size(), " tokens long, at most ", limit - 1,
-                   " leave room for a reply");
+    const std::uint64_t limit = engine_->context_limit();
+    if (tokens.size() >= limit || tokens_.size() + tokens.size() >= limit)
+        kimi::fail(KIMI_TOO_LONG, "the prompt would make the session ", tokens_.size(), " + ",
+                   tokens.size(), " tokens long, at most ", limit - 1, " leave room for a reply");
+    check_tokens(tokens);
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
     start_reply();
 }
 
 void Session::replace(std::span<const std::int32_t> tokens) {
-    const auto [mine, theirs] =
-        std::mismatch(tokens_.begin(), tokens_.end(), tokens.begin(), tokens.end());
+    check_tokens(tokens);
+    const auto differ =
+        std::mismatch(tokens_.begin(), tokens_.end(), tokens.begin(), tokens.end()).first;
     // The last token is always processed again: its logits begin the reply.
-    const auto common = std::min<std::size_t>(static_cast<std::size_t>(mine - tokens_.begin()),
-                                              tokens.empty() ? 0 : tokens.size() - 1);
-    const std::vector<std::int32_t> before(tokens_.begin() + static_cast<std::ptrdiff_t>(common),
-                                           tokens_.end());
-    tokens_.resize(common);
-    try {
-        append(tokens.subspan(common));
-    } catch (...) {
-        tokens_.insert(tokens_.end(), before.begin(), before.end());
-        throw;
-    }
-    drop_kv_behind(static_cast<std::uint32_t>(common));
-    result_.prompt_done = n_cached_;
+    const std::size_t common = std::min<std::size_t>(
+        static_cast<std::size_t>(differ - tokens_.begin()), tokens.empty() ? 0 : tokens.size() - 1);
+    if (tokens.empty() || tokens.size() >= engine_->context_limit())
+        return append(tokens);  // throws
+    truncate(common);
+    append(tokens.subspan(common));
+}
+
+void Session::truncate(std::uint64_t n) {
+    if (n > tokens_.size())
+        kimi::fail(KIMI_INVALID_ARGUMENT, "n is ", n, ", the session has ", tokens_.size(),
+                   " tokens");
+    const auto kv = engine_->kv();
+    if (n < kv_.n_tokens) kv->keep(kv_, tokens());
+    kv->truncate(kv_, static_cast<std::uint32_t>(n));
+    tokens_.resize(n);
+    reply_begin_ = n;
+    n_committed_ = 0;
+    text_.clear();
+    utf8_ = Utf8Stream();
+    result_ = {};
 }
 
 void Session::start_reply() {
@@ -77,8 +119,8 @@ void Session::start_reply() {
     utf8_ = Utf8Stream();
     result_ = {};
     result_.phase = KIMI_PHASE_PREFILL;
-    result_.prompt_done = n_cached_;
     result_.prompt_total = reply_begin_;
+    update_progress();
     cancelled_.store(false, std::memory_order_relaxed);
 }
 
@@ -96,15 +138,16 @@ bool Session::begin_step() {
     return true;
 }
 
-void Session::processed(std::uint32_t n) {
-    n_cached_ += n;
-    result_.prompt_done = std::min<std::uint64_t>(n_cached_, result_.prompt_total);
+void Session::update_progress() {
+    result_.prompt_done = std::min<std::uint64_t>(kv_.n_tokens, result_.prompt_total);
 }
 
 std::uint64_t Session::tokens_left() const {
     const std::uint64_t room = engine_->context_limit() - tokens_.size();
     if (options_.max_tokens == 0) return room;
-    return std::min(room, options_.max_tokens - (tokens_.size() - reply_begin_));
+    const std::uint64_t so_far = tokens_.size() - reply_begin_;
+    return std::min(room,
+                    options_.max_tokens - std::min<std::uint64_t>(options_.max_tokens, so_far));
 }
 
 bool Session::commit(std::int32_t token) {

@@ -4,13 +4,13 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "engine/session_stats.h"
 #include "kimi/kimi.h"
+#include "kv/kv_space.h"
 #include "spec/budget.h"
 #include "spec/sampler.h"
 #include "text/utf8.h"
@@ -37,55 +37,66 @@ struct StepResult {
     std::uint32_t draft_nodes = 0, draft_accepted = 0;
 };
 
-// Which of the cached tokens the drafter has its own keys and values of: from full_begin on in full
-// layers, from ring_begin on in the ring.
-struct DraftContext {
-    std::uint32_t ring;
-    std::uint32_t full_begin = 0, ring_begin = 0;
+// Everything of a session but its KV.
+struct SessionState {
+    SessionOptions options;
+    std::vector<std::int32_t> tokens;
+    std::uint64_t reply_begin = 0;  // tokens before the reply: its prompt
+    std::uint32_t phase = KIMI_PHASE_FINISHED, finish_reason = KIMI_FINISH_NONE;
 };
 
 // The caller serialises all calls but cancel().
 class Session {
   public:
     Session(std::shared_ptr<Engine> engine, const SessionOptions &options);
+    // With a state and no KV: what the state has is computed again. Throws KIMI_INVALID_ARGUMENT or
+    // KIMI_TOO_LONG.
+    Session(std::shared_ptr<Engine> engine, SessionState state);
     Session(const Session &) = delete;
     Session &operator=(const Session &) = delete;
     ~Session();
 
     Engine &engine() const { return *engine_; }
+    // From the next reply on.
     void set_options(const SessionOptions &options) { next_options_ = options; }
     // Throws KIMI_INVALID_ARGUMENT or KIMI_TOO_LONG and changes nothing then.
     void append(std::span<const std::int32_t> tokens);
     // Replaces the sequence, keeping what was processed of the longest common prefix.
     void replace(std::span<const std::int32_t> tokens);
+    // Drops the tokens from n on and ends the reply. Throws KIMI_INVALID_ARGUMENT.
+    void truncate(std::uint64_t n);
+    // A session in the same state, its reply included. Throws KIMI_BUSY.
+    std::unique_ptr<Session> fork() const;
+    // The same with other options, which hold for a reply in progress too.
+    std::unique_ptr<Session> fork(const SessionOptions &options) const;
     void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
 
+    std::uint64_t n_tokens() const { return tokens_.size(); }
     std::span<const std::int32_t> committed() const {
         return std::span(tokens_).subspan(tokens_.size() - n_committed_);
     }
     const std::string &text() const { return text_; }
     const StepResult &result() const { return result_; }
     const SessionStats &stats() const { return stats_; }
+    SessionState state() const;
+    const KvSequence &kv() const { return kv_; }
 
     // --- For the scheduler ---
 
     // Starts a step; false where there is nothing to compute.
     bool begin_step();
     const SessionOptions &options() const { return options_; }
-    // Tokens that have no KV yet, the first at slot n_cached().
-    std::span<const std::int32_t> pending() const { return std::span(tokens_).subspan(n_cached_); }
-    std::uint32_t n_cached() const { return n_cached_; }
-    std::uint64_t n_tokens() const { return tokens_.size(); }
+    std::span<const std::int32_t> tokens() const { return tokens_; }
+    // Tokens that have no KV yet.
+    std::span<const std::int32_t> pending() const { return tokens().subspan(kv_.n_tokens); }
     // Tokens that may still be committed to this reply, at least 1 while it goes on.
     std::uint64_t tokens_left() const;
-    std::vector<std::uint32_t> &pages() { return pages_; }
-    std::optional<DraftContext> &draft_context() { return draft_context_; }
-    const std::optional<DraftContext> &draft_context() const { return draft_context_; }
+    KvSequence &kv() { return kv_; }
     BudgetPolicy &budget_policy() { return budget_policy_; }
     SessionStats &stats() { return stats_; }
 
-    // n more tokens have their KV, the drafter's included.
-    void processed(std::uint32_t n);
+    // The KV grew or was found.
+    void update_progress();
     // False when this token ended the reply.
     bool commit(std::int32_t token);
     // A decode step verified this tree.
@@ -97,16 +108,13 @@ class Session {
     void start_reply();
     void finish(std::uint32_t reason);
     void check_tokens(std::span<const std::int32_t> tokens) const;
-    void drop_kv_behind(std::uint32_t n_tokens);
 
     std::shared_ptr<Engine> engine_;
     SessionOptions options_, next_options_;
     std::vector<std::int32_t> tokens_;
-    std::vector<std::uint32_t> pages_;  // block table
-    std::uint32_t n_cached_ = 0;        // tokens whose KV is written
-    std::optional<DraftContext> draft_context_;
-    std::uint64_t reply_begin_ = 0;  // tokens before the reply: its prompt
-    std::size_t n_committed_ = 0;    // by the last step
+    KvSequence kv_;
+    std::uint64_t reply_begin_ = 0;
+    std::size_t n_committed_ = 0;  // by the last step
     Utf8Stream utf8_;
     std::string text_;
     StepResult result_;

@@ -29,6 +29,10 @@ class Checkpoint {
     const std::string &folder() const { return folder_; }
     std::size_t n_tensors() const { return tensors_.size(); }
 
+    template <typename F>
+    void each(const F &f) const {
+        for (const auto &[name, entry] : tensors_) f(entry.tensor);
+    }
     bool has(const std::string &name) const { return tensors_.contains(name); }
     // The tensor, which must have this dtype and shape: KIMI_CORRUPT otherwise. Counts as used.
     const Tensor &take(const std::string &name, DType dtype,

@@ -48,7 +48,7 @@ DraftShape Drafter::shape(std::uint32_t n_rings) const {
             c_.n_layers() - n_sliding,
             n_sliding,
             c_.window,
-            c_.window + c_.block_size,
+            n_sliding > 0 ? c_.window + kPageTokens : 0,
             n_rings};
 }
 

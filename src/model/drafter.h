@@ -35,6 +35,7 @@ class Drafter {
     Drafter(Device &device, const DrafterConfig &config, const DrafterWeights &weights,
             Target &target, std::uint32_t max_rows, float amplitude);
 
+    float rope_amplitude() const { return rope_amplitude_; }
     std::uint32_t block_size() const { return c_.block_size; }
     std::uint32_t max_blocks() const { return max_rows_ / c_.block_size; }
     DraftShape shape(std::uint32_t n_rings) const;

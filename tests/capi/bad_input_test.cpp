@@ -485,7 +485,7 @@ TEST_CASE_FIXTURE(Silence,
     expect(KIMI_TOO_LONG, "100 tokens long, at most 99",
            [&](auto *e) { return kimi_session_append(session.get(), tokens.data(), 100, e); });
     client::append(session.get(), std::vector<int32_t>(90, 300));
-    expect(KIMI_TOO_LONG, "190 tokens long",
+    expect(KIMI_TOO_LONG, "90 + 100 tokens long",
            [&](auto *e) { return kimi_session_append(session.get(), tokens.data(), 100, e); });
     const std::string words(800, 'x');
     const std::string chat = R"({"messages": [{"role": "user", "content": ")" + words + "\"}]}";

@@ -131,7 +131,8 @@ void CpuAttention::attend_tile(const Pass &pass, const Block &block, std::uint32
     const std::uint32_t begin = tile * kPageTokens, end = block.first_row + block.n_rows;
     const std::span<const std::uint32_t> pages = block.sequence->pages;
     const auto stage = [&](std::uint32_t i, std::uint32_t slot) {
-        pass.kv.load(*k_, pass.kv.entry(pass.layer, pages, slot), s.keys + std::size_t{i} * dim_);
+        pass.kv.load(pass.layer, pages[slot / kPageTokens], slot % kPageTokens,
+                     s.keys + std::size_t{i} * dim_);
     };
     const auto clear_from = [&](std::uint32_t i) {
         std::fill_n(s.keys + std::size_t{i} * dim_, std::size_t{kPageTokens - i} * dim_, 0.0f);

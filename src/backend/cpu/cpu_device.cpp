@@ -42,7 +42,7 @@ class CpuDevice final : public Device {
     }
 
     void reserve(const DeviceLimits &limits) override {
-        kv_ = CpuKvCache(limits.kv);
+        kv_ = CpuKvCache(k_, limits.kv);
         attention_ = CpuAttention(k_, pool_, limits);
         moe_ = CpuMoe(k_, pool_, limits);
         draft_ = CpuDraftAttention(k_, pool_, limits);
@@ -104,7 +104,8 @@ class CpuDevice final : public Device {
                 float *row = kv.row(r);
                 k_.rms_norm(row, w.kv_norm.data, shape.kv_rank, w.norm_eps, row);
                 rotate_pairs(row + shape.kv_rank, shape.rope_dim, rope.row(r));
-                kv_.store(k_, row, kv_.entry(layer, sequence.pages, plan.slot[r]));
+                const std::uint32_t slot = plan.slot[r];
+                kv_.store(layer, sequence.pages[slot / kPageTokens], slot % kPageTokens, row);
             }
     }
 
@@ -122,13 +123,14 @@ class CpuDevice final : public Device {
     }
 
     void draft_write(DraftLayerRef layer, const DraftNorms &norms,
-                     std::span<const DraftSequence> sequences, Buffer k, Buffer v, Buffer rope) override {
+                     std::span<const DraftSequence> sequences, Buffer k, Buffer v,
+                     Buffer rope) override {
         draft_.write(layer, norms, sequences, k, v, rope);
     }
 
     void draft_attend(DraftLayerRef layer, const DraftNorms &norms,
-                      std::span<const DraftSequence> sequences, Buffer q, Buffer k, Buffer v, Buffer rope,
-                      Buffer out) override {
+                      std::span<const DraftSequence> sequences, Buffer q, Buffer k, Buffer v,
+                      Buffer rope, Buffer out) override {
         draft_.attend(layer, norms, sequences, q, k, v, rope, out);
     }
 
@@ -152,7 +154,42 @@ class CpuDevice final : public Device {
 
     void move_slots(std::span<const std::uint32_t> pages, std::span<const std::uint32_t> from,
                     std::span<const std::uint32_t> to) override {
-        for (std::size_t i = 0; i < from.size(); ++i) kv_.move(pages, from[i], to[i]);
+        for (std::size_t i = 0; i < from.size(); ++i)
+            kv_.move(pages[from[i] / kPageTokens], from[i] % kPageTokens,
+                     pages[to[i] / kPageTokens], to[i] % kPageTokens);
+    }
+
+    std::size_t page_bytes() const override {
+        return kv_.shape().n_layers * kv_.shape().page_bytes() +
+               draft_.n_full() * draft_.page_bytes();
+    }
+    std::size_t ring_bytes() const override { return draft_.n_sliding() * draft_.ring_bytes(); }
+
+    void copy_page(std::uint32_t from, std::uint32_t to) override {
+        for (std::uint32_t i = 0; i < kv_.shape().n_layers; ++i)
+            std::memcpy(kv_.page(i, to), kv_.page(i, from), kv_.shape().page_bytes());
+        for (std::uint32_t i = 0; i < draft_.n_full(); ++i)
+            std::memcpy(draft_.page(i, to), draft_.page(i, from), draft_.page_bytes());
+    }
+    void copy_ring(std::uint32_t from, std::uint32_t to) override {
+        for (std::uint32_t i = 0; i < draft_.n_sliding(); ++i)
+            std::memcpy(draft_.ring(i, to), draft_.ring(i, from), draft_.ring_bytes());
+    }
+    void read_page(std::uint32_t page, std::byte *out) override {
+        page_parts(page,
+                   [&](std::byte *part, std::size_t n) { std::memcpy(out, part, n), out += n; });
+    }
+    void write_page(std::uint32_t page, const std::byte *in) override {
+        page_parts(page,
+                   [&](std::byte *part, std::size_t n) { std::memcpy(part, in, n), in += n; });
+    }
+    void read_ring(std::uint32_t ring, std::byte *out) override {
+        for (std::uint32_t i = 0; i < draft_.n_sliding(); ++i, out += draft_.ring_bytes())
+            std::memcpy(out, draft_.ring(i, ring), draft_.ring_bytes());
+    }
+    void write_ring(std::uint32_t ring, const std::byte *in) override {
+        for (std::uint32_t i = 0; i < draft_.n_sliding(); ++i, in += draft_.ring_bytes())
+            std::memcpy(draft_.ring(i, ring), in, draft_.ring_bytes());
     }
 
     std::span<const float> read(Buffer buffer, std::uint32_t row, std::uint32_t width) override {
@@ -160,6 +197,14 @@ class CpuDevice final : public Device {
     }
 
   private:
+    template <typename F>
+    void page_parts(std::uint32_t page, const F &f) {
+        for (std::uint32_t i = 0; i < kv_.shape().n_layers; ++i)
+            f(kv_.page(i, page), kv_.shape().page_bytes());
+        for (std::uint32_t i = 0; i < draft_.n_full(); ++i)
+            f(draft_.page(i, page), draft_.page_bytes());
+    }
+
     template <typename Row>
     void each_row(std::uint32_t n_rows, const Row &row) {
         if (n_rows < kSerialRows) {

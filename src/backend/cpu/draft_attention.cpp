@@ -26,17 +26,16 @@ CpuDraftAttention::CpuDraftAttention(const CpuKernels &kernels, ThreadPool &pool
     : k_(&kernels),
       pool_(&pool),
       shape_(limits.draft),
-      type_(limits.kv.type),
+      type_(limits.kv.type == KvType::f32 ? KvType::f32 : KvType::bf16),
       n_pages_(limits.kv.n_pages) {
     if (shape_.n_heads == 0) return;
     group_ = shape_.n_heads / shape_.n_kv_heads;
     max_queries_ = group_ * kPageTokens;  // a block has at most 64 rows
     token_bytes_ = std::size_t{2} * shape_.kv_dim() * (type_ == KvType::bf16 ? 2 : 4);
-    pages_ = HostMemory(std::size_t{shape_.n_full} * n_pages_ * kPageTokens * token_bytes_,
-                        "the drafter's KV pages");
-    rings_ = HostMemory(
-        std::size_t{shape_.n_sliding} * shape_.n_rings * shape_.ring_slots * token_bytes_,
-        "the drafter's KV rings");
+    pages_ =
+        HostMemory(std::size_t{shape_.n_full} * n_pages_ * page_bytes(), "the drafter's KV pages");
+    rings_ = HostMemory(std::size_t{shape_.n_sliding} * shape_.n_rings * ring_bytes(),
+                        "the drafter's KV rings");
     scratch_floats_ = std::size_t{2} * (kPageTokens + max_queries_) * shape_.head_dim +
                       std::size_t{max_queries_} * (kPageTokens + 2);
     scratch_ =
@@ -57,14 +56,10 @@ CpuDraftAttention::Scratch CpuDraftAttention::scratch(unsigned thread) const {
 
 std::byte *CpuDraftAttention::entry(DraftLayerRef layer, const DraftSequence &sequence,
                                     std::uint32_t position) const {
-    if (layer.sliding) {
-        const std::size_t ring = std::size_t{layer.index} * shape_.n_rings + sequence.ring;
-        return rings_.data() +
-               (ring * shape_.ring_slots + position % shape_.ring_slots) * token_bytes_;
-    }
-    const std::size_t page =
-        std::size_t{layer.index} * n_pages_ + sequence.pages[position / kPageTokens];
-    return pages_.data() + (page * kPageTokens + position % kPageTokens) * token_bytes_;
+    if (layer.sliding)
+        return ring(layer.index, sequence.ring) + position % shape_.ring_slots * token_bytes_;
+    return page(layer.index, sequence.pages[position / kPageTokens]) +
+           position % kPageTokens * token_bytes_;
 }
 
 // Per head: RMSNorm, then rotation of the pairs (x[i], x[i + dim / 2]).

@@ -22,6 +22,18 @@ class CpuDraftAttention {
                 std::span<const DraftSequence> sequences, Buffer q, Buffer k, Buffer v, Buffer rope,
                 Buffer out);
 
+    // Memory of one page or ring in one layer of its kind.
+    std::uint32_t n_full() const { return shape_.n_full; }
+    std::uint32_t n_sliding() const { return shape_.n_sliding; }
+    std::size_t page_bytes() const { return kPageTokens * token_bytes_; }
+    std::size_t ring_bytes() const { return shape_.ring_slots * token_bytes_; }
+    std::byte *page(std::uint32_t layer, std::uint32_t page) const {
+        return pages_.data() + (std::size_t{layer} * n_pages_ + page) * page_bytes();
+    }
+    std::byte *ring(std::uint32_t layer, std::uint32_t ring) const {
+        return rings_.data() + (std::size_t{layer} * shape_.n_rings + ring) * ring_bytes();
+    }
+
   private:
     struct Scratch;
     struct Tile;

@@ -33,6 +33,8 @@ struct CpuKernels {
     void (*widen)(const std::byte *bf16, std::uint32_t n, float *y);
     void (*narrow)(const float *x, std::uint32_t n, std::byte *bf16);
 
+    void (*widen_e4m3)(const std::byte *codes, std::uint32_t n, float scale, float *y);
+
     // s[q * n_keys + t] = scale * dot(queries[q], keys[t]) over dim values; queries are dense, keys
     // lie key_stride values apart. n_keys is a multiple of 4.
     void (*scores)(const float *queries, std::uint32_t n_queries, const float *keys,

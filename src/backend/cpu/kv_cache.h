@@ -1,7 +1,12 @@
-// The latent KV cache in host memory: [layers, pages, 64 tokens, kv_rank + rope].
+// The latent KV cache in host memory: [layers, pages], a page being 64 tokens of kv_rank latents
+// and rope values.
+//
+// bf16 and f32: [64, kv_rank + rope]. fp8: three planes, [64, kv_rank] e4m3, [64, kv_rank / 128]
+// fp32 scales, [64, rope] bf16.
 #pragma once
 
-#include <cstring>
+#include <cstddef>
+#include <cstdint>
 
 #include "backend/cpu/kernels.h"
 #include "backend/device.h"
@@ -12,41 +17,30 @@ namespace kimi {
 class CpuKvCache {
   public:
     CpuKvCache() = default;
-    explicit CpuKvCache(const KvShape &shape)
-        : shape_(shape),
-          memory_(std::size_t{shape.n_layers} * shape.n_pages * shape.page_bytes(),
-                  "the KV cache") {}
+    CpuKvCache(const CpuKernels &kernels, const KvShape &shape);
 
     const KvShape &shape() const { return shape_; }
-    std::uint32_t dim() const { return shape_.kv_rank + shape_.rope_dim; }
 
-    // The entry of slot `slot` of the sequence with these pages.
-    std::byte *entry(std::uint32_t layer, std::span<const std::uint32_t> pages,
-                     std::uint32_t slot) const {
-        const std::size_t page = std::size_t{layer} * shape_.n_pages + pages[slot / kPageTokens];
-        return memory_.data() + page * shape_.page_bytes() +
-               slot % kPageTokens * shape_.token_bytes();
-    }
-    void store(const CpuKernels &k, const float *values, std::byte *entry) const {
-        if (shape_.type == KvType::bf16) {
-            k.narrow(values, dim(), entry);
-        } else {
-            std::memcpy(entry, values, dim() * sizeof(float));
-        }
-    }
-    void load(const CpuKernels &k, const std::byte *entry, float *values) const {
-        if (shape_.type == KvType::bf16) {
-            k.widen(entry, dim(), values);
-        } else {
-            std::memcpy(values, entry, dim() * sizeof(float));
-        }
-    }
-    void move(std::span<const std::uint32_t> pages, std::uint32_t from, std::uint32_t to) const {
-        for (std::uint32_t layer = 0; layer < shape_.n_layers; ++layer)
-            std::memmove(entry(layer, pages, to), entry(layer, pages, from), shape_.token_bytes());
+    // Token `offset` of a page: kv_rank + rope fp32 values.
+    void store(std::uint32_t layer, std::uint32_t page, std::uint32_t offset,
+               const float *values) const;
+    void load(std::uint32_t layer, std::uint32_t page, std::uint32_t offset, float *values) const;
+    // Copies one token to another place, all layers.
+    void move(std::uint32_t from_page, std::uint32_t from, std::uint32_t to_page,
+              std::uint32_t to) const;
+
+    std::byte *page(std::uint32_t layer, std::uint32_t page) const {
+        return memory_.data() + (std::size_t{layer} * shape_.n_pages + page) * shape_.page_bytes();
     }
 
   private:
+    // Where the parts of a token lie in its page.
+    struct Parts {
+        std::byte *latent, *scales, *rope;
+    };
+    Parts parts(std::byte *page, std::uint32_t offset) const;
+
+    const CpuKernels *k_ = nullptr;
     KvShape shape_;
     HostMemory memory_;
 };

@@ -34,6 +34,7 @@ struct Simd {
         _mm256_storeu_ps(p + 8, a.hi);
     }
     static F load_bf16(const std::byte *p) { return {widen(p), widen(p + 16)}; }
+    static F load_e4m3(const std::byte *p) { return {widen_e4m3(p), widen_e4m3(p + 8)}; }
     static void store_bf16(std::byte *p, F a) {
         // packus works within 128-bit lanes: put the four groups back in order.
         const __m256i packed = _mm256_packus_epi32(narrow(a.lo), narrow(a.hi));
@@ -91,6 +92,20 @@ struct Simd {
     static __m256 widen(const std::byte *p) {
         const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i *>(p));
         return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+    }
+    // The exponent and mantissa bits are those of a float, with a bias that differs by 120; subnormal codes are
+    // multiples of 2^-9.
+    static __m256 widen_e4m3(const std::byte *p) {
+        const __m256i codes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p)));
+        const __m256i size = _mm256_and_si256(codes, _mm256_set1_epi32(0x7f));
+        const __m256i sign = _mm256_slli_epi32(_mm256_xor_si256(codes, size), 24);
+        const __m256i normal = _mm256_add_epi32(_mm256_slli_epi32(size, 20), _mm256_set1_epi32(120 << 23));
+        const __m256 small = _mm256_mul_ps(_mm256_cvtepi32_ps(size), _mm256_set1_ps(0x1p-9f));
+        const __m256i is_small = _mm256_cmpgt_epi32(_mm256_set1_epi32(8), size);
+        const __m256i value = _mm256_blendv_epi8(normal, _mm256_castps_si256(small), is_small);
+        const __m256i is_nan = _mm256_cmpeq_epi32(size, _mm256_set1_epi32(0x7f));
+        const __m256i all = _mm256_blendv_epi8(value, _mm256_set1_epi32(0x7fc00000), is_nan);
+        return _mm256_castsi256_ps(_mm256_or_si256(all, sign));
     }
     static __m256i narrow(__m256 a) {
         const __m256i bits = _mm256_castps_si256(a);

@@ -32,6 +32,20 @@ struct Simd {
         const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(p));
         return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
     }
+    // The exponent and mantissa bits are those of a float, with a bias that differs by 120; subnormal codes are
+    // multiples of 2^-9.
+    static F load_e4m3(const std::byte *p) {
+        const __m512i codes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
+        const __m512i size = _mm512_and_si512(codes, _mm512_set1_epi32(0x7f));
+        const __m512i sign = _mm512_slli_epi32(_mm512_xor_si512(codes, size), 24);
+        const __m512i normal = _mm512_add_epi32(_mm512_slli_epi32(size, 20), _mm512_set1_epi32(120 << 23));
+        const F small = _mm512_mul_ps(_mm512_cvtepi32_ps(size), _mm512_set1_ps(0x1p-9f));
+        const __mmask16 is_small = _mm512_cmplt_epi32_mask(size, _mm512_set1_epi32(8));
+        const __m512i value = _mm512_mask_mov_epi32(normal, is_small, _mm512_castps_si512(small));
+        const __mmask16 is_nan = _mm512_cmpeq_epi32_mask(size, _mm512_set1_epi32(0x7f));
+        const __m512i all = _mm512_mask_mov_epi32(value, is_nan, _mm512_set1_epi32(0x7fc00000));
+        return _mm512_castsi512_ps(_mm512_or_si512(all, sign));
+    }
     // Rounds to nearest even; NaN stays NaN.
     static void store_bf16(std::byte *p, F a) {
         const __m512i bits = _mm512_castps_si512(a);

@@ -41,6 +41,16 @@ struct Simd {
     static F load_bf16(const std::byte *p) {
         return each([=](int i) { return widen(p + 2 * i); });
     }
+    static F load_e4m3(const std::byte *p) {
+        return each([=](int i) {
+            const auto code = static_cast<unsigned>(p[i]);
+            const unsigned exponent = code >> 3 & 15, mantissa = code & 7;
+            float size = exponent == 0 ? __builtin_ldexpf(static_cast<float>(mantissa), -9)
+                                       : __builtin_ldexpf(static_cast<float>(8 + mantissa), static_cast<int>(exponent) - 10);
+            if (exponent == 15 && mantissa == 7) size = __builtin_nanf("");
+            return code & 0x80 ? -size : size;
+        });
+    }
     static void store_bf16(std::byte *p, F a) {
         for (int i = 0; i < 16; ++i) {
             std::uint32_t bits;

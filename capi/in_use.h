@@ -1,0 +1,53 @@
+// Sessions for the length of one call.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "capi/boundary.h"
+#include "capi/handles.h"
+
+namespace kimi::capi {
+
+// Holds sessions for one call; a second call on one of them at the same time is refused, and so is
+// naming one twice.
+class InUse {
+  public:
+    static constexpr std::size_t kMax = 256;
+
+    explicit InUse(kimi_session *session) { add(session, "session"); }
+    InUse(kimi_session *const *sessions, std::size_t n) {
+        if (n > kMax)
+            fail(KIMI_INVALID_ARGUMENT, "n is ", n, ", at most ", kMax, " sessions form a batch");
+        try {
+            for (kimi_session *session : array(sessions, n, "sessions"))
+                add(session, cat("sessions[", n_, ']'));
+        } catch (...) {
+            release();
+            throw;
+        }
+    }
+    InUse(const InUse &) = delete;
+    InUse &operator=(const InUse &) = delete;
+    ~InUse() { release(); }
+
+    Session &session() const { return *handles_[0]->session; }
+    std::span<Session *const> batch() const { return {batch_.data(), n_}; }
+
+  private:
+    void add(kimi_session *session, std::string_view name) {
+        if (not_null(session, name).in_use.exchange(true, std::memory_order_acquire))
+            fail(KIMI_INVALID_ARGUMENT, name, " is in use by another call, or named twice");
+        handles_[n_] = session;
+        batch_[n_++] = session->session.get();
+    }
+    void release() {
+        while (n_ > 0) handles_[--n_]->in_use.store(false, std::memory_order_release);
+    }
+
+    std::array<kimi_session *, kMax> handles_;
+    std::array<Session *, kMax> batch_;
+    std::size_t n_ = 0;
+};
+
+}  // namespace kimi::capi

@@ -1,0 +1,56 @@
+#include "base/atomic_file.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace kimi {
+
+void AtomicFile::io_error(const char *what) const {
+    fail(errno == ENOENT ? KIMI_NOT_FOUND : KIMI_IO, path_, ": cannot ", what, ": ",
+         std::generic_category().message(errno));
+}
+
+AtomicFile::AtomicFile(const std::string &path) : path_(path), temporary_(path + ".XXXXXX") {
+    fd_ = mkostemp(temporary_.data(), O_CLOEXEC);
+    if (fd_ < 0) io_error("create a temporary file beside it");
+}
+
+AtomicFile::~AtomicFile() {
+    if (fd_ < 0) return;
+    close(fd_);
+    unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(const void *data, std::size_t bytes) {
+    const auto *from = static_cast<const char *>(data);
+    while (bytes > 0) {
+        const ssize_t n = ::write(fd_, from, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) io_error("write");
+        from += n;
+        bytes -= static_cast<std::size_t>(n);
+    }
+}
+
+void AtomicFile::commit() {
+    if (fsync(fd_) != 0) io_error("write");
+    if (rename(temporary_.c_str(), path_.c_str()) != 0) io_error("rename");
+    close(fd_);
+    fd_ = -1;
+    // The new name is durable when its folder is.
+    const std::size_t slash = path_.rfind('/');
+    const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
+    const int dir = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0) return;
+    fsync(dir);
+    close(dir);
+}
+
+}  // namespace kimi
