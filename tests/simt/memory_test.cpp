@@ -66,6 +66,8 @@ TEST_CASE("simt: a pointer into one buffer does not reach another one") {
 TEST_CASE("simt: null pointers, host memory and released buffers are found") {
     Arrays a;
     Global<const float> nowhere = nullptr, host, old;
+    CHECK(nowhere == nullptr);
+    CHECK((!nowhere && a.in != nullptr && a.in + 1 > a.in));
     const std::vector<float> v(4);
     host = v.data();
     {

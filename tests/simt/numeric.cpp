@@ -110,19 +110,42 @@ float e4m3_to_float(e4m3 x) {
     return std::bit_cast<float>(sign | (exponent + 120) << 23 | mantissa << 20);
 }
 
-bf16 fma_bf16_scalar(bf16 a, bf16 b, bf16 c) {
-    const double product = double{bf16_to_float(a)} * double{bf16_to_float(b)};  // exact
-    const double addend = bf16_to_float(c);
-    double sum = product + addend;
-    if (std::isfinite(sum)) {
-        // What the addition lost, to round the sum to odd as well.
-        const double part = sum - product;
-        const double lost = (product - (sum - part)) + (addend - part);
-        if (lost != 0 && (std::bit_cast<std::uint64_t>(sum) & 1U) == 0) {
-            sum = std::nextafter(sum, lost > 0 ? INFINITY : -INFINITY);
-        }
+namespace {
+
+// Rounds a double, from which the addition has lost something, if `lost` is not 0.
+bf16 round_sum(double sum, double lost) {
+    if (std::isfinite(sum) && lost != 0 && (std::bit_cast<std::uint64_t>(sum) & 1U) == 0) {
+        sum = std::nextafter(sum, lost > 0 ? INFINITY : -INFINITY);  // to odd, as round_to_odd
     }
     return float_to_bf16(round_to_odd(sum));
+}
+
+bf16 fma_bf16_half(bf16 a, bf16 b, bf16 c) {
+    const double product = double{bf16_to_float(a)} * double{bf16_to_float(b)};  // exact
+    const double addend = bf16_to_float(c);
+    const double sum = product + addend;
+    const double part = sum - product;
+    const double lost = (product - (sum - part)) + (addend - part);
+    // Numbers that are normal in bf16 are rounded where they are.
+    constexpr unsigned kDropped = 52 - 7, kRebias = (1023 - 127) << 7, kNormal = 253;
+    const auto u = std::bit_cast<std::uint64_t>(sum);
+    const auto exponent = static_cast<unsigned>(u >> 52) & 0x7ffU;
+    if (lost != 0 || exponent - (1023 - 126) >= kNormal) return round_sum(sum, lost);
+    const std::uint64_t rounded =
+        u + ((std::uint64_t{1} << (kDropped - 1)) - 1) + (u >> kDropped & 1U);
+    const auto magnitude = static_cast<unsigned>(rounded >> kDropped) & 0x3ffffU;
+    return static_cast<bf16>((u >> 48 & 0x8000U) | (magnitude - kRebias));
+}
+
+}  // namespace
+
+std::uint32_t fma_bf16(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+    const auto half = [&](int shift) {
+        return std::uint32_t{fma_bf16_half(static_cast<bf16>(a >> shift),
+                                           static_cast<bf16>(b >> shift),
+                                           static_cast<bf16>(c >> shift))};
+    };
+    return half(16) << 16 | half(0);
 }
 
 }  // namespace kimi::simt

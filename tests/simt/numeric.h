@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "kernels/simt/types.h"
 #include "tests/simt/vectors.h"
@@ -32,8 +33,8 @@ f16 float_to_f16(float x);
 float f16_to_float(f16 x);
 e4m3 float_to_e4m3(float x);
 float e4m3_to_float(e4m3 x);
-// a * b + c rounded once.
-bf16 fma_bf16_scalar(bf16 a, bf16 b, bf16 c);
+// a * b + c on both halves, rounded once.
+std::uint32_t fma_bf16(std::uint32_t a, std::uint32_t b, std::uint32_t c);
 
 inline float bf16_to_float(bf16 x) {
     return std::bit_cast<float>(std::uint32_t{x} << 16);
@@ -60,20 +61,15 @@ inline std::uint32_t e4m3_to_f16(std::uint16_t pair) {
     const float2 v = unpack_e4m3(pair);
     return pack_f16(v.x, v.y);
 }
-inline std::uint32_t fma_bf16(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
-    const auto half = [](std::uint32_t v, int i) { return static_cast<bf16>(v >> 16 * i); };
-    return std::uint32_t{fma_bf16_scalar(half(a, 1), half(b, 1), half(c, 1))} << 16 |
-           fma_bf16_scalar(half(a, 0), half(b, 0), half(c, 0));
-}
-
 template <int Lut>
 std::uint32_t lop3(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
-    std::uint32_t d = 0;
-    for (unsigned i = 0; i < 8; ++i) {
-        if ((Lut >> i & 1) == 0) continue;
-        d |= ((i & 4U) != 0 ? a : ~a) & ((i & 2U) != 0 ? b : ~b) & ((i & 1U) != 0 ? c : ~c);
+    const auto product = [&](int i) {
+        return ((i & 4) != 0 ? a : ~a) & ((i & 2) != 0 ? b : ~b) & ((i & 1) != 0 ? c : ~c);
+    };
+    return [&]<int... I>(std::integer_sequence<int, I...>) {
+        return (((Lut >> I & 1) != 0 ? product(I) : 0U) | ...);
     }
-    return d;
+    (std::make_integer_sequence<int, 8>());
 }
 
 template <typename T>
