@@ -39,6 +39,7 @@ V read_at_once(const std::byte *p) {
 
 template <typename V, typename Place>
 V load_flag(const Place &place, Site site) {
+    static_assert(sizeof(V) >= 2);
     const std::byte *p = touch(place, sizeof(V), Touch::kVolatileLoad, site);
     const V value = read_at_once<V>(p);
     if (!poll(p, polled_value(value), site)) return value;
@@ -47,6 +48,7 @@ V load_flag(const Place &place, Site site) {
 
 template <typename V, typename Place>
 void store_flag(const Place &place, const V &value, Site site) {
+    static_assert(sizeof(V) >= 2);
     std::byte *p = touch(place, sizeof(V), Touch::kVolatileStore, site);
     if constexpr (sizeof(V) == 4) {
         __atomic_store_n(reinterpret_cast<std::uint32_t *>(p), bits<std::uint32_t>(value),

@@ -48,10 +48,12 @@ void store(const Shared<T> &p, const V &value, Site site = Site::here()) {
 }
 template <typename V, typename T>
 V load_readonly(const Global<T> &p, Site site = Site::here()) {
+    static_assert(sizeof(V) >= 2);
     return host::load_from<V>(p.place(), host::Touch::kReadOnlyLoad, site);
 }
 template <typename V, typename T>
 V load_streaming(const Global<T> &p, Site site = Site::here()) {
+    static_assert(sizeof(V) >= 2);
     return host::load_from<V>(p.place(), host::Touch::kReadOnlyLoad, site);
 }
 template <typename T, typename V>
