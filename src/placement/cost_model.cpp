@@ -10,8 +10,9 @@
 namespace kimi {
 namespace {
 
-constexpr double kActivationBytes = 2;    // on the link: bf16
-constexpr std::uint32_t kFp8Group = 128;  // latents that share a scale
+constexpr double kActivationBytes = 2;     // on the link: bf16
+constexpr std::uint64_t kTileTokens = 64;  // of the attention kernel
+constexpr std::uint32_t kFp8Group = 128;   // latents that share a scale
 
 double read_ms(double bytes, const Rates &rates) {
     return bytes / rates.memory_gb_per_s * 1e-6;
@@ -25,17 +26,10 @@ T ceil_div(T a, T b) {
     return (a + b - 1) / b;
 }
 
-double &part(PartBytes &bytes, WeightPart part) {
-    return bytes[static_cast<std::size_t>(part)];
-}
-double part(const PartBytes &bytes, WeightPart part) {
-    return bytes[static_cast<std::size_t>(part)];
-}
-
 }  // namespace
 
-double sum(const PartBytes &parts) {
-    return std::accumulate(parts.begin(), parts.end(), 0.0);
+double PerPart::sum() const {
+    return std::accumulate(values_.begin(), values_.end(), 0.0);
 }
 
 std::string_view kv_format_name(KvFormat format) {
@@ -70,19 +64,10 @@ StepCost &StepCost::operator+=(const StepCost &o) {
     return *this;
 }
 
-std::uint32_t unfolded_blocks(std::uint32_t rows, std::uint32_t heads, std::uint32_t splits) {
-    return rows * heads * splits;
-}
-
-std::uint32_t folded_blocks(std::uint32_t rows, std::uint32_t heads, std::uint32_t splits) {
-    return ceil_div(rows * heads, kFoldedRows) * splits;
-}
-
 std::uint32_t context_splits(std::uint64_t context, std::uint32_t multiprocessors) {
-    const std::uint64_t tiles =
-        std::max<std::uint64_t>(1, ceil_div<std::uint64_t>(context, kPageTokens));
-    const std::uint64_t tiles_per_split = ceil_div<std::uint64_t>(tiles, multiprocessors);
-    return static_cast<std::uint32_t>(ceil_div(tiles, tiles_per_split));
+    const std::uint64_t tiles = std::max<std::uint64_t>(1, ceil_div(context, kTileTokens));
+    return static_cast<std::uint32_t>(
+        ceil_div(tiles, ceil_div<std::uint64_t>(tiles, multiprocessors)));
 }
 
 CostModel::CostModel(const ModelDims &dims, const Placement &placement, const Machine &machine,
@@ -91,8 +76,8 @@ CostModel::CostModel(const ModelDims &dims, const Placement &placement, const Ma
     const double held_experts = placement.held_experts(dims.target);
     for (const PlacedWeight &w : place_weights(placement, dims)) {
         const double n = w.layers * (w.part == WeightPart::experts ? held_experts : 1);
-        part(held_, w.part) += n * static_cast<double>(shard_bytes(w));
-        part(elements_, w.part) += n * static_cast<double>(shard_elements(w));
+        held_[w.part] += n * static_cast<double>(shard_bytes(w));
+        elements_[w.part] += n * static_cast<double>(shard_elements(w));
     }
 }
 
@@ -111,55 +96,58 @@ std::uint64_t CostModel::draft_token_bytes() const {
     return std::uint64_t{2} * 2 * d.head_dim * std::max(1U, d.n_kv_heads / placement_.ranks);
 }
 
-DeviceMemory CostModel::memory(const WorkLimits &limits) const {
+// Activations in fp32, and the drafter's rings.
+std::uint64_t CostModel::workspace_bytes(const WorkLimits &limits) const {
     const TargetDims &t = dims_.target;
-    const std::uint64_t ranks = placement_.ranks, slices = placement_.slices();
-    DeviceMemory out;
-    out.total = machine_.memory_bytes;
-    out.reserved = machine_.reserved_bytes;
-    out.drafter = static_cast<std::uint64_t>(part(held_, WeightPart::drafter));
-    out.weights = static_cast<std::uint64_t>(sum(held_)) - out.drafter;
-
-    // fp32 values. Per row: residual, input and two outputs of a block, latents and queries,
-    // absorbed queries and outputs of the heads that attend, gate and up of the widest layer and of
-    // the experts, router logits.
-    const std::uint64_t widest = std::max<std::uint64_t>(t.n_dense_layers > 0 ? t.dense_width : 0,
-                                                         t.n_shared_experts * t.expert_width);
-    std::uint64_t row = 4 * t.hidden + t.q_rank + t.latent_dim() + t.rope_dim;
-    row += t.n_heads / ranks * (t.qk_dim() + t.v_dim);
-    row += attended_heads() * (t.latent_dim() + t.kv_rank);
-    row += 2 * widest / ranks + 2 * t.top_k * t.expert_width / slices + t.n_experts;
-    std::uint64_t values = 0;
+    const std::uint64_t ranks = placement_.ranks, heads = attended_heads();
+    // Per row of a chunk: residual, input and two outputs of a block; latents; own queries and
+    // outputs; absorbed ones of all heads that are attended; gate and up of the widest layer and of
+    // a token's experts; router logits.
+    std::uint64_t row = 4 * t.hidden + t.q_rank + t.latent_dim() + t.rope_dim + t.n_experts;
+    row += t.n_heads / ranks * (t.qk_dim() + t.v_dim) + heads * (t.latent_dim() + t.kv_rank);
+    row += 2 *
+           std::max(t.n_dense_layers > 0 ? t.dense_width : 0, t.n_shared_experts * t.expert_width) /
+           ranks;
+    row += 2 * t.top_k * t.expert_width / placement_.slices();
     if (dims_.drafter) row += dims_.drafter->n_taps * t.hidden;
-    values += row * std::max(limits.chunk_rows, limits.tree_rows);
-    // Per row of a tree: logits of the rank's part of the vocabulary, and partial results with
-    // their log-sum-exp for every head and split.
-    values += limits.tree_rows * (t.vocab / ranks);
-    values += std::uint64_t{limits.tree_rows} * attended_heads() * machine_.multiprocessors *
-              (t.kv_rank + 1);
-    out.workspace = 4 * values;
-
-    out.token = static_cast<std::uint64_t>(t.n_layers * kv_token_bytes(kv_, t) * attended_share());
+    // Per row of a tree: logits of the rank's part of the vocabulary; per head and split a partial
+    // output with its log-sum-exp.
+    const std::uint64_t tree_row =
+        t.vocab / ranks + heads * machine_.multiprocessors * (t.kv_rank + 1);
+    std::uint64_t bytes =
+        4 * (row * std::max(limits.chunk_rows, limits.tree_rows) + tree_row * limits.tree_rows);
     if (dims_.drafter) {
         const DrafterDims &d = *dims_.drafter;
-        out.workspace += std::uint64_t{limits.draft_sessions} * d.n_sliding_layers *
-                         (d.window + d.block_size) * draft_token_bytes();
-        out.token += d.n_full_layers * draft_token_bytes();
+        bytes += std::uint64_t{limits.draft_sessions} * d.n_sliding_layers *
+                 (d.window + d.block_size) * draft_token_bytes();
     }
+    return bytes;
+}
+
+DeviceMemory CostModel::memory(const WorkLimits &limits) const {
+    const TargetDims &t = dims_.target;
+    DeviceMemory out;
+    out.drafter = static_cast<std::uint64_t>(held_[WeightPart::drafter]);
+    out.weights = static_cast<std::uint64_t>(held_.sum()) - out.drafter;
+    out.workspace = workspace_bytes(limits);
+    out.reserved = machine_.reserved_bytes;
+    out.total = machine_.memory_bytes;
+    out.token = static_cast<std::uint64_t>(t.n_layers * kv_token_bytes(kv_, t) * attended_share());
+    if (dims_.drafter) out.token += dims_.drafter->n_full_layers * draft_token_bytes();
     if (!out.fits()) return out;
     const std::uint64_t left = out.total - out.weights - out.drafter - out.workspace - out.reserved;
     out.capacity_tokens = left / out.token / kPageTokens * kPageTokens;
     return out;
 }
 
-PartBytes CostModel::read_bytes(std::uint32_t rows, double overlap) const {
-    PartBytes out = held_;
-    part(out, WeightPart::embedding) = 0;  // a row per token
-    part(out, WeightPart::drafter) = 0;
+PerPart CostModel::read_bytes(std::uint32_t rows, double overlap) const {
+    PerPart out = held_;
+    out[WeightPart::embedding] = 0;  // a row per token
+    out[WeightPart::drafter] = 0;
     const double distinct = routing_.distinct_experts(rows) * (rows > 1 ? overlap : 1);
-    part(out, WeightPart::experts) *= distinct / placement_.expert_groups *
-                                      routing_.load(rows).distinct_ratio /
-                                      placement_.held_experts(dims_.target);
+    out[WeightPart::experts] *= distinct / placement_.expert_groups *
+                                routing_.load(rows).distinct_ratio /
+                                placement_.held_experts(dims_.target);
     return out;
 }
 
@@ -167,8 +155,8 @@ std::uint32_t CostModel::all_reduces() const {
     return placement_.ranks > 1 ? 2 * dims_.target.n_layers : 0;
 }
 
-// Every rank gets the queries of the other heads, absorbed, and sends its part of their outputs
-// (sm120: DCP with reduce-scatter).
+// Every rank gets the absorbed queries of the other ranks' heads and sends them their outputs over
+// its part of the context.
 double CostModel::context_exchange_us(const Rates &rates, double rows) const {
     const TargetDims &t = dims_.target;
     const ContextExchangeRate &r = rates.context_exchange;
@@ -195,32 +183,37 @@ double CostModel::collectives_ms(const Rates &rates, double rows) const {
     return sum * 1e-3;
 }
 
+double CostModel::matmul_flops(const Pass &p) const {
+    const double expert = elements_[WeightPart::experts] / placement_.held_experts(dims_.target);
+    const double pairs = double(p.rows) * dims_.target.top_k / placement_.expert_groups *
+                         routing_.load(p.rows).pairs_ratio;
+    double every_row = 0;
+    for (const WeightPart part : {WeightPart::attention, WeightPart::latents, WeightPart::router,
+                                  WeightPart::shared, WeightPart::dense})
+        every_row += elements_[part];
+    return 2 * (p.rows * every_row + p.logit_rows * elements_[WeightPart::head] + pairs * expert);
+}
+
+// Scores and outputs over the latents, or, where many rows share them, over keys and values that
+// kv_b expands first: that is plain attention, which runs at the rate of products.
+double CostModel::attention_ms(const Rates &rates, const Pass &p) const {
+    const TargetDims &t = dims_.target;
+    const double absorbed = p.pairs * (t.latent_dim() + t.kv_rank);
+    const double expanded =
+        p.pairs * (t.qk_dim() + t.v_dim) + p.kv_tokens * t.kv_rank * (t.nope_dim + t.v_dim);
+    const double heads = double(t.n_layers) * attended_heads() * attended_share();
+    return std::min(math_ms(2 * heads * absorbed, rates.attention_tflops),
+                    math_ms(2 * heads * expanded, rates.matmul_tflops));
+}
+
 StepCost CostModel::cost(const Rates &rates, const Pass &p) const {
     const TargetDims &t = dims_.target;
-    const auto rows = static_cast<std::uint32_t>(p.rows);
     StepCost out;
-    out.weights_ms = read_ms(sum(read_bytes(rows, p.overlap)), rates);
-    double row_elements = sum(elements_);
-    for (const WeightPart other :
-         {WeightPart::embedding, WeightPart::drafter, WeightPart::experts, WeightPart::head})
-        row_elements -= part(elements_, other);
-    const double pairs =
-        p.rows * t.top_k / placement_.expert_groups * routing_.load(rows).pairs_ratio;
-    const double products =
-        p.rows * row_elements + p.logit_rows * part(elements_, WeightPart::head) +
-        pairs * part(elements_, WeightPart::experts) / placement_.held_experts(t);
-    out.matmul_ms = math_ms(2 * products, rates.matmul_tflops);
-
-    const double kv_tokens = p.kv_tokens * attended_share();
-    out.kv_ms = read_ms(t.n_layers * kv_tokens * kv_token_bytes(kv_, t), rates);
-    // Per head: scores and outputs over the latents, or, where many rows share them, over keys and
-    // values that kv_b expands: plain attention, which runs at the rate of products.
-    const double heads = 2.0 * t.n_layers * attended_heads() * attended_share();
-    const double absorbed = heads * p.pairs * (t.latent_dim() + t.kv_rank);
-    const double expanded = heads * (p.pairs * (t.qk_dim() + t.v_dim) +
-                                     p.kv_tokens * t.kv_rank * (t.nope_dim + t.v_dim));
-    out.attention_ms =
-        std::min(math_ms(absorbed, rates.attention_tflops), math_ms(expanded, rates.matmul_tflops));
+    out.weights_ms = read_ms(read_bytes(p.rows, p.overlap).sum(), rates);
+    out.matmul_ms = math_ms(matmul_flops(p), rates.matmul_tflops);
+    out.kv_ms =
+        read_ms(p.kv_tokens * attended_share() * t.n_layers * kv_token_bytes(kv_, t), rates);
+    out.attention_ms = attention_ms(rates, p);
     out.collectives_ms = collectives_ms(rates, p.rows);
     out.total_ms = std::max(out.weights_ms, out.matmul_ms) + std::max(out.kv_ms, out.attention_ms) +
                    out.collectives_ms;
@@ -229,7 +222,7 @@ StepCost CostModel::cost(const Rates &rates, const Pass &p) const {
 
 StepCost CostModel::step(const Rates &rates, std::uint32_t rows, double context,
                          double overlap) const {
-    return cost(rates, {double(rows), double(rows), context, rows * context, overlap});
+    return cost(rates, {rows, double(rows), context, rows * context, overlap});
 }
 
 StepCost CostModel::drafted_step(const Rates &rates, std::uint32_t rows, double context,
@@ -244,9 +237,10 @@ StepCost CostModel::prefill(const Rates &rates, std::uint64_t tokens,
                             std::uint32_t chunk_rows) const {
     StepCost out;
     for (std::uint64_t done = 0; done < tokens; done += chunk_rows) {
-        const double rows = static_cast<double>(std::min<std::uint64_t>(chunk_rows, tokens - done));
+        const auto rows =
+            static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk_rows, tokens - done));
         const double before = static_cast<double>(done);
-        out += cost(rates, {rows, 1, before + rows, rows * (before + (rows + 1) / 2)});
+        out += cost(rates, {rows, 1, before + rows, rows * (before + (rows + 1.0) / 2)});
     }
     return out;
 }
@@ -256,7 +250,7 @@ double CostModel::draft_ms(const Rates &rates, double context) const {
     const DrafterDims &d = *dims_.drafter;
     const double kv_tokens =
         d.n_full_layers * context + d.n_sliding_layers * std::min(context, double(d.window));
-    const double bytes = part(held_, WeightPart::drafter) + part(held_, WeightPart::head) +
+    const double bytes = held_[WeightPart::drafter] + held_[WeightPart::head] +
                          kv_tokens * static_cast<double>(draft_token_bytes());
     // Two sums per layer, and the gather of fc's output.
     const double exchange_us = all_reduce_us(machine_, rates, placement_.ranks,
@@ -269,6 +263,8 @@ AttentionGrid CostModel::attention_grid(std::uint32_t rows, std::uint64_t contex
         static_cast<std::uint64_t>(std::ceil(static_cast<double>(context) * attended_share()));
     AttentionGrid out;
     out.splits = context_splits(local, machine_.multiprocessors);
+    out.tiles_per_split = static_cast<std::uint32_t>(
+        ceil_div(ceil_div(local, kTileTokens), std::uint64_t{out.splits}));
     out.unfolded = unfolded_blocks(rows, attended_heads(), out.splits);
     out.folded = folded_blocks(rows, attended_heads(), out.splits);
     return out;

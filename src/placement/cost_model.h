@@ -19,14 +19,21 @@ namespace kimi {
 // fp8_flat: one scale per tensor and the rope part in fp8 too, as in published tables; only for
 // comparison.
 enum class KvFormat : std::uint8_t { bf16, f32, fp8, fp8_flat };
-// Indexed by WeightPart.
-using PartBytes = std::array<double, kWeightParts>;
-double sum(const PartBytes &parts);
-
 std::string_view kv_format_name(KvFormat format);
 KvFormat kv_format(Deployment::KvType type);
 // Of one token in one layer.
 std::uint32_t kv_token_bytes(KvFormat format, const TargetDims &dims);
+
+// A number for every part of the weights.
+class PerPart {
+  public:
+    double &operator[](WeightPart part) { return values_[static_cast<std::size_t>(part)]; }
+    double operator[](WeightPart part) const { return values_[static_cast<std::size_t>(part)]; }
+    double sum() const;
+
+  private:
+    std::array<double, kWeightParts> values_{};
+};
 
 // What is computed with at most.
 struct WorkLimits {
@@ -56,19 +63,27 @@ struct StepCost {
     StepCost &operator+=(const StepCost &other);
 };
 
-// The attention kernel's grid in one layer.
-struct AttentionGrid {
-    std::uint32_t splits = 1;    // of the context, one block per split at least
-    std::uint32_t unfolded = 1;  // blocks: one per row, head and split
-    std::uint32_t folded = 1;    // blocks: rows and heads together, up to kFoldedRows
-};
-// Query vectors whose fp32 outputs fit the register file: 80 x 512 x 4 B = 160 KB.
-inline constexpr std::uint32_t kFoldedRows = 80;
-std::uint32_t unfolded_blocks(std::uint32_t rows, std::uint32_t heads, std::uint32_t splits);
-std::uint32_t folded_blocks(std::uint32_t rows, std::uint32_t heads, std::uint32_t splits);
-// Whole tiles of 64 tokens, in equal parts that fill the multiprocessors once: depends on the
-// context alone.
+// Query vectors, rows x heads, of one attention block: their fp32 outputs, 80 x 512 x 4 B, fill
+// most of a multiprocessor's registers.
+inline constexpr std::uint32_t kFoldedQueries = 80;
+
+// Blocks of the attention kernel in one layer: one per row, head and split, or rows and heads
+// folded.
+inline std::uint32_t unfolded_blocks(std::uint32_t rows, std::uint32_t heads,
+                                     std::uint32_t splits) {
+    return rows * heads * splits;
+}
+inline std::uint32_t folded_blocks(std::uint32_t rows, std::uint32_t heads, std::uint32_t splits) {
+    return (rows * heads + kFoldedQueries - 1) / kFoldedQueries * splits;
+}
+// Parts of the context: whole tiles of 64 tokens, as many as multiprocessors or fewer. Depends on
+// the context alone, so that a row's bits do not depend on the other rows.
 std::uint32_t context_splits(std::uint64_t context, std::uint32_t multiprocessors);
+
+struct AttentionGrid {
+    std::uint32_t splits = 1, tiles_per_split = 1;
+    std::uint32_t unfolded = 1, folded = 1;  // blocks
+};
 
 class CostModel {
   public:
@@ -81,12 +96,12 @@ class CostModel {
     const Routing &routing() const { return routing_; }
 
     // Bytes of weights that a rank holds, by part.
-    const PartBytes &held_bytes() const { return held_; }
+    const PerPart &held_bytes() const { return held_; }
     DeviceMemory memory(const WorkLimits &limits) const;
 
     // Bytes of weights that the busiest rank reads, by part. overlap: distinct experts over what
     // independent tokens would touch.
-    PartBytes read_bytes(std::uint32_t rows, double overlap = 1) const;
+    PerPart read_bytes(std::uint32_t rows, double overlap = 1) const;
     // All-reduces of a pass: behind attention and behind the experts of every layer.
     std::uint32_t all_reduces() const;
     // A pass over `rows` rows that each see `context` tokens: one token or a tree.
@@ -103,15 +118,19 @@ class CostModel {
 
   private:
     struct Pass {
-        double rows, logit_rows;
+        std::uint32_t rows;
+        double logit_rows;
         double kv_tokens;  // whose KV is read
         double pairs;      // (row, token) that attention computes
         double overlap = 1;
     };
+    std::uint64_t workspace_bytes(const WorkLimits &limits) const;
     StepCost cost(const Rates &rates, const Pass &pass) const;
+    double matmul_flops(const Pass &pass) const;
+    double attention_ms(const Rates &rates, const Pass &pass) const;
     double collectives_ms(const Rates &rates, double rows) const;
     double context_exchange_us(const Rates &rates, double rows) const;
-    // Heads and KV tokens that one rank's attention covers.
+    // Heads that one rank's attention computes, and its share of the context.
     std::uint32_t attended_heads() const;
     double attended_share() const;
     std::uint64_t draft_token_bytes() const;
@@ -121,8 +140,8 @@ class CostModel {
     Machine machine_;
     KvFormat kv_;
     Routing routing_;
-    PartBytes held_{};
-    PartBytes elements_{};  // of the weights that a rank holds
+    PerPart held_{};
+    PerPart elements_{};  // of the weights that a rank holds
 };
 
 }  // namespace kimi

@@ -9,9 +9,10 @@
 
 namespace kimi {
 
-// The time of a sum over all ranks. Where measurements are given they are interpolated by size:
-// below the first as the first, behind the last at the bus bandwidth. Otherwise the better of one
-// shot (every rank reads all others) and two (reduce-scatter, then gather) at the link's speed.
+// The time of a sum over all ranks. Where measurements are given (on all devices; fewer ranks are
+// taken to need as long) they are interpolated by size: below the first as the first, behind the
+// last at the bus bandwidth. Otherwise the better of one shot (every rank reads all others) and two
+// (reduce-scatter, then gather) at the link's speed.
 struct AllReduceRate {
     double one_shot_us = 0, two_shot_us = 0;
     std::vector<std::pair<double, double>> measured;  // bytes, us; ascending

@@ -10,63 +10,54 @@ namespace {
 // Inputs that share an int4 scale, and the width of the kernels' steps along a row.
 constexpr std::uint32_t kGroup = 32;
 
-// Builds the list; the ways to cut have a method each.
+// Indivisible pieces of a dimension, and the config's field that they come from.
+struct Units {
+    std::uint32_t n;
+    std::string_view field;
+};
+
 class List {
   public:
-    List(const Placement &placement, std::vector<PlacedWeight> &out) : p_(placement), out_(out) {}
+    explicit List(std::vector<PlacedWeight> &out) : out_(out) {}
 
     void part(WeightPart part, std::uint32_t layers) { part_ = part, layers_ = layers; }
 
-    void whole(std::string_view name, std::uint32_t rows, std::uint32_t cols,
+    void whole(std::string name, std::uint32_t rows, std::uint32_t cols,
                ElementType type = ElementType::bf16) {
-        out_.push_back({name, part_, type, rows, cols, layers_});
+        out_.push_back({std::move(name), part_, type, rows, cols, layers_});
     }
-    void vector(std::string_view name, std::uint32_t n) { whole(name, 1, n); }
-    void rows(std::string_view name, std::uint32_t rows, std::uint32_t cols, std::uint32_t units,
-              std::string_view unit_of) {
-        whole(name, rows, cols);
-        cut(SplitAxis::rows, p_.ranks, units, unit_of);
-    }
-    void rows_if(bool split, std::string_view name, std::uint32_t rows, std::uint32_t cols,
-                 std::string_view unit_of) {
-        whole(name, rows, cols);
-        if (split) cut(SplitAxis::rows, p_.ranks, rows, unit_of);
-    }
-    void cols(std::string_view name, std::uint32_t rows, std::uint32_t cols, std::uint32_t units,
-              std::string_view unit_of) {
-        whole(name, rows, cols);
-        cut(SplitAxis::cols, p_.ranks, units, unit_of);
-    }
-    // gate and up by rows, down by inputs, in whole groups.
-    void mlp(std::string_view gate, std::string_view up, std::string_view down,
-             std::uint32_t hidden, std::uint32_t width, std::string_view unit_of,
-             std::uint32_t cuts, ElementType type = ElementType::bf16) {
-        for (const std::string_view name : {gate, up}) {
-            whole(name, width, hidden, type);
-            cut(SplitAxis::rows, cuts, width / kGroup, unit_of);
-        }
-        whole(down, hidden, width, type);
-        cut(SplitAxis::cols, cuts, width / kGroup, unit_of);
-    }
-    void cut(SplitAxis axis, std::uint32_t cuts, std::uint32_t units, std::string_view unit_of) {
+    void vector(std::string name, std::uint32_t n) { whole(std::move(name), 1, n); }
+    void cut(SplitAxis axis, std::uint32_t cuts, std::string name, std::uint32_t rows,
+             std::uint32_t cols, Units units, ElementType type = ElementType::bf16) {
+        whole(std::move(name), rows, cols, type);
         if (cuts == 1) return;
         PlacedWeight &w = out_.back();
-        w.axis = axis, w.cuts = cuts, w.units = units, w.unit_of = unit_of;
+        w.axis = axis, w.cuts = cuts, w.units = units.n, w.unit_of = units.field;
+    }
+    // gate and up by rows, down by inputs, in whole groups of inputs of down.
+    void mlp(std::uint32_t cuts, const std::string &prefix, std::string_view suffix,
+             std::uint32_t hidden, std::uint32_t width, std::string_view field,
+             ElementType type = ElementType::bf16) {
+        const Units groups{width / kGroup, field};
+        for (const char *name : {"gate_proj", "up_proj"})
+            cut(SplitAxis::rows, cuts, cat(prefix, name, suffix), width, hidden, groups, type);
+        cut(SplitAxis::cols, cuts, cat(prefix, "down_proj", suffix), hidden, width, groups, type);
     }
 
   private:
-    const Placement &p_;
     std::vector<PlacedWeight> &out_;
     WeightPart part_ = WeightPart::norms;
     std::uint32_t layers_ = 1;
 };
 
 void place_target(const Placement &p, const TargetDims &d, List list) {
-    const std::uint32_t n_moe = d.n_moe_layers();
+    using enum SplitAxis;
+    const Units vocab{d.vocab, "vocab_size"}, heads{d.n_heads, "num_attention_heads"};
+    const auto if_split = [&](bool split) { return split ? p.ranks : 1; };
     list.part(WeightPart::embedding, 1);
-    list.rows("embed_tokens.weight", d.vocab, d.hidden, d.vocab, "vocab_size");
+    list.cut(rows, p.ranks, "embed_tokens.weight", d.vocab, d.hidden, vocab);
     list.part(WeightPart::head, 1);
-    list.rows("lm_head.weight", d.vocab, d.hidden, d.vocab, "vocab_size");
+    list.cut(rows, p.ranks, "lm_head.weight", d.vocab, d.hidden, vocab);
     list.part(WeightPart::norms, 1);
     list.vector("norm.weight", d.hidden);
 
@@ -76,56 +67,50 @@ void place_target(const Placement &p, const TargetDims &d, List list) {
     list.vector("self_attn.q_a_layernorm.weight", d.q_rank);
     list.vector("self_attn.kv_a_layernorm.weight", d.kv_rank);
     list.part(WeightPart::latents, d.n_layers);
-    list.rows_if(p.split_q_a, "self_attn.q_a_proj.weight", d.q_rank, d.hidden, "q_lora_rank");
-    list.rows_if(p.split_kv_a, "self_attn.kv_a_proj_with_mqa.weight", d.latent_dim(), d.hidden,
-                 "kv_lora_rank + qk_rope_head_dim");
+    list.cut(rows, if_split(p.split_q_a), "self_attn.q_a_proj.weight", d.q_rank, d.hidden,
+             {d.q_rank, "q_lora_rank"});
+    list.cut(rows, if_split(p.split_kv_a), "self_attn.kv_a_proj_with_mqa.weight", d.latent_dim(),
+             d.hidden, {d.latent_dim(), "kv_lora_rank + qk_rope_head_dim"});
     list.part(WeightPart::attention, d.n_layers);
-    list.rows("self_attn.q_b_proj.weight", d.n_heads * d.qk_dim(), d.q_rank, d.n_heads,
-              "num_attention_heads");
-    list.rows("self_attn.kv_b_proj.weight", d.n_heads * (d.nope_dim + d.v_dim), d.kv_rank,
-              d.n_heads, "num_attention_heads");
-    list.cols("self_attn.o_proj.weight", d.hidden, d.n_heads * d.v_dim, d.n_heads,
-              "num_attention_heads");
+    list.cut(rows, p.ranks, "self_attn.q_b_proj.weight", d.n_heads * d.qk_dim(), d.q_rank, heads);
+    list.cut(rows, p.ranks, "self_attn.kv_b_proj.weight", d.n_heads * (d.nope_dim + d.v_dim),
+             d.kv_rank, heads);
+    list.cut(cols, p.ranks, "self_attn.o_proj.weight", d.hidden, d.n_heads * d.v_dim, heads);
 
     list.part(WeightPart::dense, d.n_dense_layers);
-    list.mlp("mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight", d.hidden,
-             d.dense_width, "intermediate_size / 32", p.ranks);
-    list.part(WeightPart::router, n_moe);
-    list.rows_if(p.split_router, "mlp.gate.weight", d.n_experts, d.hidden, "n_routed_experts");
+    list.mlp(p.ranks, "mlp.", ".weight", d.hidden, d.dense_width, "intermediate_size / 32");
+    list.part(WeightPart::router, d.n_moe_layers());
+    list.cut(rows, if_split(p.split_router), "mlp.gate.weight", d.n_experts, d.hidden,
+             {d.n_experts, "n_routed_experts"});
     list.whole("mlp.gate.e_score_correction_bias", 1, d.n_experts, ElementType::f32);
-    list.part(WeightPart::shared, n_moe);
-    list.mlp("mlp.shared_experts.gate_proj.weight", "mlp.shared_experts.up_proj.weight",
-             "mlp.shared_experts.down_proj.weight", d.hidden, d.expert_width * d.n_shared_experts,
-             "n_shared_experts * moe_intermediate_size / 32", p.ranks);
-    list.part(WeightPart::experts, n_moe);
-    list.mlp("gate_proj", "up_proj", "down_proj", d.hidden, d.expert_width,
-             "moe_intermediate_size / 32", p.slices(),
+    list.part(WeightPart::shared, d.n_moe_layers());
+    list.mlp(p.ranks, "mlp.shared_experts.", ".weight", d.hidden,
+             d.n_shared_experts * d.expert_width, "n_shared_experts * moe_intermediate_size / 32");
+    list.part(WeightPart::experts, d.n_moe_layers());
+    list.mlp(p.slices(), "", "", d.hidden, d.expert_width, "moe_intermediate_size / 32",
              d.int4_experts ? ElementType::int4 : ElementType::bf16);
 }
 
-void place_drafter(const Placement &p, const TargetDims &t, const DrafterDims &d, List list) {
+void place_drafter(const Placement &p, std::uint32_t hidden, const DrafterDims &d, List list) {
+    using enum SplitAxis;
     const std::uint32_t q_dim = d.n_heads * d.head_dim, kv_dim = d.n_kv_heads * d.head_dim;
+    const Units heads{d.n_heads, "the drafter's num_attention_heads"};
     list.part(WeightPart::drafter, 1);
-    list.rows("fc.weight", t.hidden, d.n_taps * t.hidden, t.hidden, "hidden_size");
-    list.vector("hidden_norm.weight", t.hidden);
-    list.vector("norm.weight", t.hidden);
+    list.cut(rows, p.ranks, "fc.weight", hidden, d.n_taps * hidden, {hidden, "hidden_size"});
+    list.vector("hidden_norm.weight", hidden);
+    list.vector("norm.weight", hidden);
     list.part(WeightPart::drafter, d.n_layers());
-    list.vector("input_layernorm.weight", t.hidden);
-    list.vector("post_attention_layernorm.weight", t.hidden);
+    list.vector("input_layernorm.weight", hidden);
+    list.vector("post_attention_layernorm.weight", hidden);
     list.vector("self_attn.q_norm.weight", d.head_dim);
     list.vector("self_attn.k_norm.weight", d.head_dim);
-    list.rows("self_attn.q_proj.weight", q_dim, t.hidden, d.n_heads,
-              "the drafter's num_attention_heads");
-    for (const char *name : {"self_attn.k_proj.weight", "self_attn.v_proj.weight"}) {
-        list.whole(name, kv_dim, t.hidden);
-        // Fewer heads than ranks are held by several ranks each.
-        list.cut(SplitAxis::rows, std::min(p.ranks, d.n_kv_heads), d.n_kv_heads,
-                 "the drafter's num_key_value_heads");
-    }
-    list.cols("self_attn.o_proj.weight", t.hidden, q_dim, d.n_heads,
-              "the drafter's num_attention_heads");
-    list.mlp("mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight", t.hidden,
-             d.width, "the drafter's intermediate_size / 32", p.ranks);
+    list.cut(rows, p.ranks, "self_attn.q_proj.weight", q_dim, hidden, heads);
+    // Fewer KV heads than ranks: several ranks hold each.
+    for (const char *name : {"self_attn.k_proj.weight", "self_attn.v_proj.weight"})
+        list.cut(rows, std::min(p.ranks, d.n_kv_heads), name, kv_dim, hidden,
+                 {d.n_kv_heads, "the drafter's num_key_value_heads"});
+    list.cut(cols, p.ranks, "self_attn.o_proj.weight", hidden, q_dim, heads);
+    list.mlp(p.ranks, "mlp.", ".weight", hidden, d.width, "the drafter's intermediate_size / 32");
 }
 
 template <typename... Parts>
@@ -146,6 +131,7 @@ std::string describe(const Placement &p) {
     } else {
         out += cat(", experts in ", p.expert_groups, " groups x ", p.slices(), " slices");
     }
+    if (p.balance_experts && p.expert_groups > 1) out += ", balanced";
     if (p.expert_replicas > 0) out += cat(", ", p.expert_replicas, " replicas");
     if (p.split_q_a) out += ", q_a split";
     if (p.split_kv_a) out += ", kv_a split";
@@ -162,8 +148,8 @@ std::string_view part_name(WeightPart part) {
 
 std::vector<PlacedWeight> place_weights(const Placement &placement, const ModelDims &dims) {
     std::vector<PlacedWeight> out;
-    place_target(placement, dims.target, List(placement, out));
-    if (dims.drafter) place_drafter(placement, dims.target, *dims.drafter, List(placement, out));
+    place_target(placement, dims.target, List(out));
+    if (dims.drafter) place_drafter(placement, dims.target.hidden, *dims.drafter, List(out));
     return out;
 }
 
@@ -230,6 +216,7 @@ Placement placement_of(const Deployment &deployment, const ModelDims &dims) {
     if (in.experts == Deployment::Experts::expert) out.expert_groups = out.ranks;
     if (in.experts == Deployment::Experts::groups) out.expert_groups = in.expert_groups;
     out.expert_replicas = in.expert_replicas;
+    out.balance_experts = !in.expert_counts.empty();
     out.split_q_a = in.split_q_a;
     out.split_kv_a = in.split_kv_a;
     out.split_router = in.split_router;

@@ -23,7 +23,8 @@ struct Placement {
     std::uint32_t ranks = 1;
     AttentionSplit attention = AttentionSplit::tensor;
     std::uint32_t expert_groups = 1;    // 1: slices of every expert; ranks: whole experts
-    std::uint32_t expert_replicas = 0;  // further copies of experts, per layer, over all groups
+    bool balance_experts = false;       // over the groups by recorded routing; else in order
+    std::uint32_t expert_replicas = 0;  // of balanced ones, per layer, over all groups
     bool split_q_a = false, split_kv_a = false, split_router = false;  // else replicated
 
     std::uint32_t slices() const { return ranks / expert_groups; }
@@ -42,18 +43,12 @@ struct Placement {
 // "8 ranks, attention tensor, experts in 2 groups x 4 slices, q_a split"
 std::string describe(const Placement &placement);
 
+// clang-format off
 enum class WeightPart : std::uint8_t {
-    experts,
-    attention,
-    latents,
-    router,
-    shared,
-    dense,
-    embedding,
-    head,
-    norms,
+    experts, attention, latents /* q_a, kv_a */, router, shared, dense, embedding, head, norms,
     drafter
 };
+// clang-format on
 inline constexpr std::size_t kWeightParts = 10;
 std::string_view part_name(WeightPart part);
 
@@ -63,7 +58,7 @@ enum class SplitAxis : std::uint8_t { none, rows, cols };
 
 // One [rows, cols] weight of the model and how it is cut.
 struct PlacedWeight {
-    std::string_view name;  // in the checkpoint, behind prefix, layer and expert
+    std::string name;  // in the checkpoint, behind prefix, layer and expert
     WeightPart part;
     ElementType type;
     std::uint32_t rows, cols;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <tuple>
 
+#include "backend/step_plan.h"
 #include "base/error.h"
 
 namespace kimi {
@@ -13,143 +15,79 @@ namespace {
 // Closer than this the model cannot tell two placements apart.
 constexpr double kTie = 1.01;
 
-std::string fixed(double value, int digits) {
+std::string two_digits(double value) {
     char text[64];
-    const auto end =
-        std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, digits);
+    const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, 2);
     return {text, end.ptr};
 }
 
-std::string signed_ms(double ms) {
-    return cat(ms < 0 ? "" : "+", fixed(ms, 2), " ms");
+Routing routing_for(const PlanRequest &r, const Placement &p) {
+    const TargetDims &dims = r.dims.target;
+    const std::uint32_t rows = std::max(r.limits.chunk_rows, kMaxTreeNodes + 1);
+    const ExpertMap map =
+        p.balance_experts ? ExpertMap::balanced(dims, r.counts, p.expert_groups, p.expert_replicas)
+                          : ExpertMap::in_order(dims, p.expert_groups);
+    return r.counts.empty() ? Routing(dims, map, rows) : Routing(dims, map, rows, r.counts);
 }
 
-Candidate evaluate(Planner &planner, const Placement &placement, KvFormat kv) {
-    const PlanRequest &r = planner.request();
-    Candidate out{planner.model(placement, kv), {}};
+Candidate evaluate(const PlanRequest &r, CostModel model) {
+    Candidate out{std::move(model), {}};
     out.memory = out.model.memory(r.limits);
-    for (const std::uint64_t context : r.contexts) {
-        const double tokens = static_cast<double>(context);
-        out.step_ms +=
-            out.model.drafted_step(r.machine.practical, r.tree_rows, tokens, r.overlap).total_ms /
-            static_cast<double>(r.contexts.size());
-    }
+    for (const std::uint64_t context : r.contexts)
+        out.step_ms += out.model
+                           .drafted_step(r.machine.practical, r.tree_rows,
+                                         static_cast<double>(context), r.overlap)
+                           .total_ms /
+                       static_cast<double>(r.contexts.size());
     const std::uint64_t longest = *std::max_element(r.contexts.begin(), r.contexts.end());
     out.fits =
         out.memory.fits() && out.memory.capacity_tokens >= std::max(longest, r.capacity_tokens);
     return out;
 }
 
-// What a candidate gives up: precision first, then exchanges.
+// What a candidate gives up: precision, devices, exchanges.
 auto sacrifice(const Candidate &c) {
     const Placement &p = c.model.placement();
-    return std::tuple(c.model.kv_format() != KvFormat::bf16, p.attention, p.split_q_a, p.split_kv_a,
-                      p.split_router, p.expert_groups);
+    return std::tuple(c.model.kv_format() != KvFormat::bf16, p.ranks, p.attention, p.split_q_a,
+                      p.split_kv_a, p.split_router, p.expert_groups);
 }
 
-// The reasons, each from the same choice with one thing changed.
-class Reasons {
-  public:
-    Reasons(Planner &planner, const Candidate &choice) : planner_(planner), choice_(choice) {}
-
-    std::vector<std::string> all() const {
-        std::vector<std::string> out;
-        if (choice_.model.placement().ranks > 1) out = {experts(), attention(), replication()};
-        out.push_back(kv());
-        return out;
-    }
-
-  private:
-    template <typename Change>
-    Candidate other(Change &&change) const {
-        Placement placement = choice_.model.placement();
-        KvFormat kv = choice_.model.kv_format();
-        change(placement, kv);
-        check_placement(placement, planner_.request().dims);
-        return evaluate(planner_, placement, kv);
-    }
-    std::string compared(const Candidate &other) const {
-        return cat(signed_ms(other.step_ms - choice_.step_ms), " per step",
-                   other.fits            ? ""
-                   : other.memory.fits() ? ", but too few tokens fit"
-                                         : ", but does not fit");
-    }
-
-    std::string experts() const {
-        const Placement &p = choice_.model.placement();
-        const std::uint32_t rows = planner_.request().tree_rows;
-        std::string out = cat("experts: the busiest rank reads ",
-                              fixed(choice_.model.routing().load(rows).distinct_ratio, 2),
-                              "x the mean at ", rows, " rows");
-        for (const std::uint32_t groups : {1U, 2U, p.ranks}) {
-            if (groups == p.expert_groups || p.ranks % groups != 0) continue;
-            try {
-                const Candidate c =
-                    other([&](Placement &q, KvFormat &) { q.expert_groups = groups; });
-                out +=
-                    cat("; ", groups, groups == 1 ? " group " : " groups ",
-                        fixed(c.model.routing().load(rows).distinct_ratio, 2), "x, ", compared(c));
-            } catch (const Error &) {
-                // does not divide
-            }
-        }
-        return out;
-    }
-
-    std::string attention() const {
-        const bool tensor = choice_.model.placement().attention == AttentionSplit::tensor;
-        const Candidate c = other([&](Placement &p, KvFormat &) {
-            p.attention = tensor ? AttentionSplit::context : AttentionSplit::tensor;
-        });
-        return cat("attention: ", tensor ? "tensor" : "context", " holds ",
-                   choice_.memory.capacity_tokens, " tokens; ", tensor ? "context " : "tensor ",
-                   c.memory.capacity_tokens, ", ", compared(c));
-    }
-
-    std::string replication() const {
-        const Placement &p = choice_.model.placement();
-        const Candidate latents =
-            other([](Placement &q, KvFormat &) { q.split_q_a = q.split_kv_a = !q.split_q_a; });
-        const Candidate router =
-            other([](Placement &q, KvFormat &) { q.split_router = !q.split_router; });
-        const auto word = [](bool split) { return split ? "split" : "replicated"; };
-        return cat("q_a and kv_a ", word(p.split_q_a), ": ", word(!p.split_q_a), ' ',
-                   compared(latents), "; router ", word(p.split_router), ": ",
-                   word(!p.split_router), ' ', compared(router));
-    }
-
-    std::string kv() const {
-        const bool bf16 = choice_.model.kv_format() == KvFormat::bf16;
-        const Candidate c =
-            other([&](Placement &, KvFormat &kv) { kv = bf16 ? KvFormat::fp8 : KvFormat::bf16; });
-        return cat("KV: ", bf16 ? "bf16" : "fp8", " holds ", choice_.memory.capacity_tokens,
-                   " tokens; ", bf16 ? "fp8 " : "bf16 ", c.memory.capacity_tokens, ", ",
-                   compared(c));
-    }
-
-    Planner &planner_;
-    const Candidate &choice_;
+// The choice with one thing changed.
+struct Alternative {
+    std::string name;
+    Placement placement;
+    KvFormat kv;
 };
+
+std::vector<Alternative> alternatives(const Placement &p, KvFormat kv) {
+    std::vector<Alternative> out;
+    const auto add = [&](std::string name, auto &&change) {
+        Placement changed = p;
+        change(changed);
+        out.push_back({std::move(name), changed, kv});
+    };
+    const auto word = [](bool split) { return split ? " split" : " replicated"; };
+    const bool tensor = p.attention == AttentionSplit::tensor;
+    for (const std::uint32_t groups : {1U, 2U, p.ranks})
+        if (p.ranks > 1 && groups != p.expert_groups)
+            add(cat(groups, groups == 1 ? " expert group" : " expert groups"),
+                [&](Placement &q) { q.expert_groups = groups; });
+    add(tensor ? "attention context" : "attention tensor", [&](Placement &q) {
+        q.attention = tensor ? AttentionSplit::context : AttentionSplit::tensor;
+    });
+    add(cat("q_a and kv_a", word(!p.split_q_a)),
+        [](Placement &q) { q.split_q_a = q.split_kv_a = !q.split_q_a; });
+    add(cat("router", word(!p.split_router)),
+        [](Placement &q) { q.split_router = !q.split_router; });
+    const KvFormat other = kv == KvFormat::bf16 ? KvFormat::fp8 : KvFormat::bf16;
+    out.push_back({cat("KV ", kv_format_name(other)), p, other});
+    return out;
+}
 
 }  // namespace
 
-CostModel Planner::model(const Placement &p, KvFormat kv) {
-    const TargetDims &dims = request_.dims.target;
-    const std::pair key(p.expert_groups, p.expert_replicas);
-    auto routing = routings_.find(key);
-    if (routing == routings_.end()) {
-        const std::uint32_t rows =
-            std::max({request_.limits.chunk_rows, request_.limits.tree_rows, request_.tree_rows});
-        const bool uniform = request_.counts.empty();
-        const ExpertMap map = uniform ? ExpertMap::in_order(dims, p.expert_groups)
-                                      : ExpertMap::balanced(dims, request_.counts, p.expert_groups,
-                                                            p.expert_replicas);
-        routing = routings_
-                      .emplace(key, uniform ? Routing(dims, map, rows)
-                                            : Routing(dims, map, rows, request_.counts))
-                      .first;
-    }
-    return CostModel(request_.dims, p, request_.machine, kv, routing->second);
+CostModel cost_model(const PlanRequest &r, const Placement &placement, KvFormat kv) {
+    return CostModel(r.dims, placement, r.machine, kv, routing_for(r, placement));
 }
 
 std::vector<Placement> possible_placements(const ModelDims &dims, std::uint32_t devices) {
@@ -173,27 +111,43 @@ std::vector<Placement> possible_placements(const ModelDims &dims, std::uint32_t 
     return out;
 }
 
-std::vector<Candidate> search(Planner &planner) {
-    const PlanRequest &r = planner.request();
+std::vector<Candidate> search(const PlanRequest &r) {
+    std::map<std::uint32_t, Routing> routings;  // by expert groups: simulated once
     std::vector<Candidate> out;
-    for (const Placement &p : possible_placements(r.dims, r.machine.devices))
+    for (Placement p : possible_placements(r.dims, r.machine.devices)) {
+        p.balance_experts = !r.counts.empty();
+        if (!routings.contains(p.expert_groups))
+            routings.emplace(p.expert_groups, routing_for(r, p));
         for (const KvFormat kv : {KvFormat::bf16, KvFormat::fp8})
-            out.push_back(evaluate(planner, p, kv));
+            out.push_back(
+                evaluate(r, CostModel(r.dims, p, r.machine, kv, routings.at(p.expert_groups))));
+    }
     std::stable_sort(out.begin(), out.end(), [](const Candidate &a, const Candidate &b) {
         return std::tuple(!a.fits, a.step_ms) < std::tuple(!b.fits, b.step_ms);
     });
     return out;
 }
 
-std::optional<Recommendation> recommend(Planner &planner,
-                                        const std::vector<Candidate> &candidates) {
+std::optional<Recommendation> recommend(const std::vector<Candidate> &candidates,
+                                        std::uint32_t tree_rows) {
     const Candidate *best = nullptr;
     for (const Candidate &c : candidates) {
         if (!c.fits || c.step_ms > candidates[0].step_ms * kTie) continue;
         if (best == nullptr || sacrifice(c) < sacrifice(*best)) best = &c;
     }
     if (best == nullptr) return std::nullopt;
-    return Recommendation{*best, Reasons(planner, *best).all()};
+    Recommendation out{best, {}};
+    for (const Alternative &a : alternatives(best->model.placement(), best->model.kv_format()))
+        for (const Candidate &c : candidates) {
+            if (c.model.placement() != a.placement || c.model.kv_format() != a.kv) continue;
+            const double ms = c.step_ms - best->step_ms;
+            out.reasons.push_back(
+                cat(a.name, ": ", ms < 0 ? "" : "+", two_digits(ms), " ms per step, ",
+                    c.memory.capacity_tokens, c.fits ? " tokens fit" : " tokens fit, too few",
+                    ", busiest rank ", two_digits(c.model.routing().load(tree_rows).distinct_ratio),
+                    "x the mean"));
+        }
+    return out;
 }
 
 DraftQuality quality_for(double tokens_per_step, std::uint32_t offsets) {

@@ -1,6 +1,7 @@
 // How many experts a pass reads, and how unevenly they lie on the ranks.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -27,8 +28,10 @@ class Routing {
     // Distinct experts of a layer that n tokens touch, mean over layers. Uniform:
     // E (1 - (1 - k/E)^n).
     double distinct_experts(double n_tokens) const;
-    // 1 .. max_tokens tokens.
-    const GroupLoad &load(std::uint32_t n_tokens) const { return loads_[n_tokens - 1]; }
+    // Of 1 or more tokens; more than max_tokens count as max_tokens.
+    const GroupLoad &load(std::size_t n_tokens) const {
+        return loads_[std::min(n_tokens, loads_.size()) - 1];
+    }
 
   private:
     std::uint32_t n_experts_, top_k_;

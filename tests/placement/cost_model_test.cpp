@@ -17,8 +17,8 @@ Placement all_split() {
     return p;
 }
 
-double gb(const PartBytes &bytes, WeightPart part) {
-    return bytes[static_cast<std::size_t>(part)] / kGb;
+double gb(const PerPart &bytes, WeightPart part) {
+    return bytes[part] / kGb;
 }
 
 }  // namespace
@@ -50,14 +50,14 @@ TEST_CASE("cost: weights that a step reads on each of eight devices") {
     for (const Row &row : rows) {
         CAPTURE(row.rows);
         check_near(model.routing().distinct_experts(row.rows), row.distinct, 0.005);
-        const PartBytes read = model.read_bytes(row.rows);
+        const PerPart read = model.read_bytes(row.rows);
         check_near(gb(read, WeightPart::experts), row.experts, 0.005);
-        check_near(sum(read) / kGb, row.total, 0.005);
+        check_near(read.sum() / kGb, row.total, 0.005);
         const Rates &ideal = rtx().ideal;
         check_near(model.step(ideal, row.rows, 4096).weights_ms, row.ms, 0.005);
         check_near(split.step(ideal, row.rows, 4096).weights_ms, row.split_ms, 0.005);
     }
-    const PartBytes read = model.read_bytes(1);
+    const PerPart read = model.read_bytes(1);
     check_near(gb(read, WeightPart::attention), 1.31, 0.01);
     check_near(gb(read, WeightPart::latents), 1.85, 0.01);
     check_near(gb(read, WeightPart::router), 0.33, 0.01);
@@ -65,11 +65,11 @@ TEST_CASE("cost: weights that a step reads on each of eight devices") {
     check_near(gb(read, WeightPart::dense), 0.0991, 0.01);
     check_near(gb(read, WeightPart::head), 0.2936, 0.01);
     // One token on one device: 32.99 GB.
-    check_near(sum(cost_model(k26(), placement(1)).read_bytes(1)) / kGb, 32.99, 0.001);
+    check_near(cost_model(k26(), placement(1)).read_bytes(1).sum() / kGb, 32.99, 0.001);
     // Neighbouring tokens share experts: 0.69 of the union.
     const double shared[][2] = {{4, 8.52}, {9, 13.04}, {16, 18.62}, {32, 28.67}};
     for (const auto &[n, total] : shared)
-        check_near(sum(model.read_bytes(static_cast<std::uint32_t>(n), 0.69)) / kGb, total, 0.005);
+        check_near(model.read_bytes(static_cast<std::uint32_t>(n), 0.69).sum() / kGb, total, 0.005);
 }
 
 TEST_CASE("cost: KV bytes of a step, whole and split over eight ranks") {
@@ -200,7 +200,7 @@ TEST_CASE("cost: whole experts read what their busiest rank reads") {
     const CostModel slices = cost_model(k26(), placement(8));
     const CostModel whole = cost_model(k26(), placement(8, AttentionSplit::tensor, 8));
     const auto extra_gb = [&](std::uint32_t rows) {
-        return (sum(whole.read_bytes(rows)) - sum(slices.read_bytes(rows))) / kGb;
+        return (whole.read_bytes(rows).sum() - slices.read_bytes(rows).sum()) / kGb;
     };
     check_near(extra_gb(9), 5.7);
     check_near(extra_gb(1), 2.35);  // 1.49 GB x 1.58
@@ -286,6 +286,7 @@ TEST_CASE("cost: blocks of the attention kernel") {
     CHECK(context_splits(0, 188) == 1);
     const AttentionGrid grid = cost_model(k26(), placement(8)).attention_grid(9, 46000);
     CHECK(grid.splits == 180);
+    CHECK(grid.tiles_per_split == 4);
     CHECK(grid.folded == 180);
     CHECK(grid.unfolded == 9 * 8 * 180);
     const AttentionGrid split =

@@ -1,7 +1,9 @@
 #include "placement/placement.h"
 
+#include <map>
 #include <set>
 
+#include "engine/engine.h"
 #include "fixtures.h"
 
 using namespace kimi;
@@ -215,4 +217,13 @@ TEST_CASE("placement: as a deployment asks for it") {
           placement(4, AttentionSplit::tensor, 4));
     CHECK(contains(error_of([&] { read(R"({"checkpoint": "m", "ranks": 16})"); }).text,
                    "field ranks: is 16, must divide num_attention_heads, 8"));
+}
+
+TEST_CASE("placement: an engine refuses ranks that it cannot run") {
+    const TempDir dir;
+    const std::string path =
+        dir.write("d.json", cat("{\"checkpoint\": \"", nano(), "\", \"ranks\": 2}"));
+    const Error error = error_of([&] { Engine(path, Progress()); });
+    CHECK(error.status == KIMI_UNSUPPORTED);
+    CHECK(contains(error.text, "field ranks: is 2, only 1 runs yet"));
 }

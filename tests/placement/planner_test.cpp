@@ -20,11 +20,21 @@ PlanRequest request() {
     return r;
 }
 
-Recommendation recommendation(const PlanRequest &r) {
-    Planner planner(r);
-    auto out = recommend(planner, search(planner));
+// What is recommended for a request.
+struct Chosen {
+    Placement placement;
+    KvFormat kv;
+    std::uint64_t capacity;
+    std::vector<std::string> reasons;
+};
+
+Chosen chosen(const PlanRequest &r) {
+    const std::vector<Candidate> candidates = search(r);
+    const auto out = recommend(candidates, r.tree_rows);
     REQUIRE(out);
-    return *out;
+    const CostModel &model = out->choice->model;
+    return {model.placement(), model.kv_format(), out->choice->memory.capacity_tokens,
+            out->reasons};
 }
 
 // Best-first expansion as DDTree does it.
@@ -66,25 +76,27 @@ nlohmann::json plan_json(std::vector<const char *> args) {
 
 TEST_CASE("planner: K2.6 on eight cards wants tensor slices and local attention") {
     PlanRequest r = request();
-    const Recommendation best = recommendation(r);
-    const Placement &p = best.choice.model.placement();
-    CHECK(p.ranks == 8);
-    CHECK(p.attention == AttentionSplit::tensor);
-    CHECK(p.expert_groups == 1);
+    const Chosen best = chosen(r);
+    CHECK(best.placement.ranks == 8);
+    CHECK(best.placement.attention == AttentionSplit::tensor);
+    CHECK(best.placement.expert_groups == 1);
     // 185k tokens fit in bf16, at the same speed.
-    CHECK(best.choice.model.kv_format() == KvFormat::bf16);
-    CHECK(best.choice.memory.capacity_tokens >= 185000);
-    CHECK(best.reasons.size() == 4);
-    CHECK(contains(best.reasons[0], "8 groups 1.46x, +"));
+    CHECK(best.kv == KvFormat::bf16);
+    CHECK(best.capacity >= 185000);
+    REQUIRE(best.reasons.size() == 6);
+    CHECK(best.reasons[1].starts_with("8 expert groups: +"));
+    CHECK(contains(best.reasons[1], "busiest rank 1.46x the mean"));
 
     r.capacity_tokens = 400'000;
-    CHECK(recommendation(r).choice.model.kv_format() == KvFormat::fp8);
-    CHECK(recommendation(r).choice.model.placement().attention == AttentionSplit::tensor);
+    const Chosen large = chosen(r);
+    CHECK(large.kv == KvFormat::fp8);
+    CHECK(large.placement.attention == AttentionSplit::tensor);
+    CHECK(contains(large.reasons.back(), "KV bf16: "));
+    CHECK(contains(large.reasons.back(), "tokens fit, too few"));
     r.capacity_tokens = 1'000'000;
-    CHECK(recommendation(r).choice.model.placement().attention == AttentionSplit::context);
+    CHECK(chosen(r).placement.attention == AttentionSplit::context);
     r.capacity_tokens = 10'000'000;
-    Planner planner(r);
-    CHECK(!recommend(planner, search(planner)));
+    CHECK(!recommend(search(r), r.tree_rows));
 }
 
 TEST_CASE("planner: one-token steps at long context want the KV split") {
@@ -92,21 +104,20 @@ TEST_CASE("planner: one-token steps at long context want the KV split") {
     r.tree_rows = 1;
     r.contexts = {185000};
     // 8.5 instead of 10.2 ms: the practical bounds of the roofline script.
-    CHECK(recommendation(r).choice.model.placement().attention == AttentionSplit::context);
+    CHECK(chosen(r).placement.attention == AttentionSplit::context);
     r.contexts = {4096};
-    CHECK(recommendation(r).choice.model.placement().attention == AttentionSplit::tensor);
+    CHECK(chosen(r).placement.attention == AttentionSplit::tensor);
 }
 
 TEST_CASE("planner: a small model stays on one device") {
     PlanRequest r = request();
     r.dims = nano_k2();
     r.contexts = {4096};
-    CHECK(recommendation(r).choice.model.placement() == Placement());
+    CHECK(chosen(r).placement == Placement());
 }
 
 TEST_CASE("planner: the search is ordered and complete") {
-    Planner planner(request());
-    const std::vector<Candidate> all = search(planner);
+    const std::vector<Candidate> all = search(request());
     CHECK(all.size() == 2 * possible_placements(k26(), 8).size());
     for (std::size_t i = 1; i < all.size(); ++i) {
         CHECK(all[i - 1].fits >= all[i].fits);
@@ -130,8 +141,7 @@ TEST_CASE("planner: the tokens of the best tree") {
 TEST_CASE("planner: the budget ends where a node costs more than it brings") {
     PlanRequest r = request();
     r.dims = k26(true);
-    Planner planner(r);
-    const CostModel model = planner.model(placement(8), KvFormat::fp8);
+    const CostModel model = cost_model(r, placement(8), KvFormat::fp8);
     const Rates &rates = r.machine.practical;
     std::uint32_t last = 0;
     for (const double tokens : {3.0, 4.0, 5.0}) {
@@ -202,6 +212,8 @@ TEST_CASE("kimi-plan: drafters, recorded routing and other machines") {
         "ranks": 8, "placement": {"experts": "expert", "expert_replicas": 8,
         "expert_counts": "counts.json"}})");
     const auto report = plan_json({path.c_str(), "--context", "4096", "--overlap", "0.69"});
+    CHECK(contains(report["deployment"]["placement"]["text"].get<std::string>(),
+                   "experts whole, balanced, 8 replicas"));
     CHECK(report["routing"] == "recorded");
     const auto &plan = report["deployment"];
     CHECK(plan["placement"]["expert_replicas"] == 8);

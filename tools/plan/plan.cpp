@@ -118,16 +118,15 @@ std::string run(std::span<const char *const> args) {
         return kUsage;
     const Options o = parse(args);
     const Deployment deployment = read_deployment(o.deployment);
-    Planner planner(make_request(o, deployment));
+    const PlanRequest request = make_request(o, deployment);
     std::optional<Placement> placement;
     if (!is_directory(o.deployment)) {
-        placement = placement_of(deployment, planner.request().dims);
-        const std::uint32_t devices = planner.request().machine.devices;
-        if (placement->ranks > devices)
+        placement = placement_of(deployment, request.dims);
+        if (placement->ranks > request.machine.devices)
             fail(KIMI_INVALID_ARGUMENT, o.deployment, ": field ranks: is ", placement->ranks,
-                 ", the machine has ", devices, " devices");
+                 ", the machine has ", request.machine.devices, " devices");
     }
-    const Report report = make_report(planner, placement, kv_format(deployment.kv_type), o.search);
+    const Report report = make_report(request, placement, kv_format(deployment.kv_type), o.search);
     return o.json ? report.dump(1) + '\n' : to_table(report);
 }
 

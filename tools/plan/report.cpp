@@ -22,7 +22,7 @@ Report memory_report(const CostModel &model, const DeviceMemory &m) {
     Report parts;
     for (std::size_t i = 0; i < kWeightParts; ++i)
         parts[std::string(part_name(static_cast<WeightPart>(i)))] =
-            static_cast<std::uint64_t>(model.held_bytes()[i]);
+            static_cast<std::uint64_t>(model.held_bytes()[static_cast<WeightPart>(i)]);
     return {{"weights_bytes", m.weights},
             {"drafter_bytes", m.drafter},
             {"workspace_bytes", m.workspace},
@@ -70,19 +70,26 @@ Report verify_report(const PlanRequest &r, const CostModel &model, const Rates &
     return out;
 }
 
+// The tree that pays most, for drafters of some qualities.
 Report budget_report(const PlanRequest &r, const CostModel &model, double context) {
     Report out = Report::array();
     if (!r.dims.drafter) return out;
+    const Rates &rates = r.machine.practical;
     const std::uint32_t offsets = r.dims.drafter->block_size - 1;
     for (const double tokens : kAcceptance) {
         if (tokens <= 1 || tokens > offsets + 1) continue;
-        const TreeBudget b = best_budget(model, r.machine.practical, context, r.overlap,
-                                         quality_for(tokens, offsets), r.limits.tree_rows - 1);
+        const DraftQuality quality = quality_for(tokens, offsets);
+        const TreeBudget best =
+            best_budget(model, rates, context, r.overlap, quality, r.limits.tree_rows - 1);
+        const double next_ms =
+            model.drafted_step(rates, best.nodes + 2, context, r.overlap).total_ms - best.step_ms;
         out.push_back({{"chain_tokens_per_step", tokens},
-                       {"nodes", b.nodes},
-                       {"tokens_per_step", b.tokens},
-                       {"step_ms", b.step_ms},
-                       {"tokens_per_s", b.tokens / b.step_ms * 1e3}});
+                       {"nodes", best.nodes},
+                       {"tokens_per_step", best.tokens},
+                       {"step_ms", best.step_ms},
+                       {"tokens_per_s", best.tokens / best.step_ms * 1e3},
+                       {"next_node_adds", expected_tokens(quality, best.nodes + 1) - best.tokens},
+                       {"next_node_must_add", next_ms / best.step_ms * best.tokens}});
     }
     return out;
 }
@@ -93,6 +100,7 @@ Report context_report(const PlanRequest &r, const CostModel &model, std::uint64_
     Report out = {{"context", tokens},
                   {"attention",
                    {{"splits", grid.splits},
+                    {"tiles_per_split", grid.tiles_per_split},
                     {"blocks_unfolded", grid.unfolded},
                     {"blocks_folded", grid.folded}}}};
     for (const auto &[name, rates] :
@@ -120,18 +128,20 @@ Report plan_report(const PlanRequest &r, const CostModel &model) {
 
 }  // namespace
 
-Report make_report(Planner &planner, const std::optional<Placement> &placement, KvFormat kv,
+Report make_report(const PlanRequest &r, const std::optional<Placement> &placement, KvFormat kv,
                    bool with_search) {
-    const PlanRequest &r = planner.request();
-    Report out = {{"machine", {{"name", r.machine.name}, {"devices", r.machine.devices}}},
+    Report out = {{"machine",
+                   {{"name", r.machine.name},
+                    {"devices", r.machine.devices},
+                    {"multiprocessors", r.machine.multiprocessors}}},
                   {"routing", r.counts.empty() ? "uniform" : "recorded"},
                   {"verify_rows", r.tree_rows},
                   {"chunk_rows", r.limits.chunk_rows},
                   {"capacity_asked", r.capacity_tokens}};
-    if (placement) out["deployment"] = plan_report(r, planner.model(*placement, kv));
-    const std::vector<Candidate> candidates = search(planner);
-    if (const auto best = recommend(planner, candidates)) {
-        out["recommended"] = plan_report(r, best->choice.model);
+    if (placement) out["deployment"] = plan_report(r, cost_model(r, *placement, kv));
+    const std::vector<Candidate> candidates = search(r);
+    if (const auto best = recommend(candidates, r.tree_rows)) {
+        out["recommended"] = plan_report(r, best->choice->model);
         out["recommended"]["reasons"] = best->reasons;
     }
     if (!with_search) return out;

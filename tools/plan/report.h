@@ -14,8 +14,8 @@ using Report = nlohmann::ordered_json;
 inline constexpr double kAcceptance[] = {1, 4, 7};
 
 // placement, kv: those of the deployment; none: only what is recommended.
-Report make_report(Planner &planner, const std::optional<Placement> &placement, KvFormat kv,
-                   bool with_search);
+Report make_report(const PlanRequest &request, const std::optional<Placement> &placement,
+                   KvFormat kv, bool with_search);
 
 std::string to_table(const Report &report);
 

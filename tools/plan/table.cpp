@@ -45,39 +45,40 @@ void memory(Table &t, const Report &plan) {
 void cost(Table &t, const Report &context, const char *pass, const std::string &name) {
     const Report &c = context["practical"][pass];
     const auto ms = [&](const char *part) { return c[part].get<double>(); };
-    t.line("  %8llu %-8s %8.2f %8.2f %8.2f %8.2f %8.2f %8.2f %8.2f %8.2f %10.0f",
+    t.line("  %8llu %-8s %8.2f %8.2f %8.2f %9.2f %8.2f %8.2f %8.2f %8.2f %10.0f",
            context["context"].get<unsigned long long>(), name.c_str(), ms("weights_ms"),
            ms("matmul_ms"), ms("kv_ms"), ms("attention_ms"), ms("collectives_ms"), ms("draft_ms"),
            ms("total_ms"), context["ideal"][pass]["total_ms"].get<double>(), ms("tokens_per_s"));
 }
 
 void attention_and_tree(Table &t, const Report &context) {
-    const Report &verify = context["practical"]["verify"];
-    const Report &grid = context["attention"];
-    t.line("  at %llu: attention in %u splits, %u blocks (%u if rows and heads were not folded)",
-           context["context"].get<unsigned long long>(), grid["splits"].get<unsigned>(),
-           grid["blocks_folded"].get<unsigned>(), grid["blocks_unfolded"].get<unsigned>());
+    const Report &verify = context["practical"]["verify"], &grid = context["attention"];
+    t.line(
+        "  at %llu: attention in %u splits of %u tiles of 64 tokens, %u blocks (%u if rows and "
+        "heads were not folded)",
+        context["context"].get<unsigned long long>(), grid["splits"].get<unsigned>(),
+        grid["tiles_per_split"].get<unsigned>(), grid["blocks_folded"].get<unsigned>(),
+        grid["blocks_unfolded"].get<unsigned>());
     for (const Report &a : verify["accepted"])
-        t.line(
-            "    %.0f tokens per step: %.0f tokens/s; a further row costs %.2f ms and must add "
-            "%.2f tokens",
-            a["tokens_per_step"].get<double>(), a["tokens_per_s"].get<double>(),
-            verify["next_row_ms"].get<double>(), a["next_row_must_add"].get<double>());
+        t.line("    A=%.0f: %.0f tokens/s; a further row costs %.2f ms and must add %.2f tokens",
+               a["tokens_per_step"].get<double>(), a["tokens_per_s"].get<double>(),
+               verify["next_row_ms"].get<double>(), a["next_row_must_add"].get<double>());
     for (const Report &b : context["tree_budget"])
         t.line(
-            "    tree for a drafter whose whole chain gives %.0f: %u nodes, %.2f tokens in %.2f "
-            "ms, %.0f tokens/s",
+            "    a drafter whose whole chain gives %.0f: %u nodes, %.2f tokens in %.2f ms, %.0f "
+            "tokens/s; the next node adds %.2f tokens and must add %.2f",
             b["chain_tokens_per_step"].get<double>(), b["nodes"].get<unsigned>(),
             b["tokens_per_step"].get<double>(), b["step_ms"].get<double>(),
-            b["tokens_per_s"].get<double>());
+            b["tokens_per_s"].get<double>(), b["next_node_adds"].get<double>(),
+            b["next_node_must_add"].get<double>());
 }
 
 void contexts(Table &t, const Report &plan, unsigned rows) {
     t.line(
-        "  ms of a pass: max(weights, matmul) + max(KV, attention) + sums + draft; tokens/s of "
+        "  ms of a pass: max(weights, matmul) + max(KV, attention) + exchange + draft; tokens/s of "
         "one token per step");
     t.line(
-        "   context pass      weights   matmul       KV  attention    sums    draft    total"
+        "   context pass      weights   matmul       KV  attention exchange    draft    total"
         "    ideal   tokens/s");
     for (const Report &context : plan["contexts"]) {
         cost(t, context, "prefill", "chunk");
@@ -89,9 +90,11 @@ void contexts(Table &t, const Report &plan, unsigned rows) {
 
 void plan(Table &t, const char *title, const Report &plan, unsigned rows) {
     t.line("\n%s: %s", title, plan["placement"]["text"].get<std::string>().c_str());
-    if (plan.contains("reasons"))
+    if (plan.contains("reasons")) {
+        t.line("  because otherwise (practical, mean over the contexts):");
         for (const Report &reason : plan["reasons"])
-            t.line("  %s", reason.get<std::string>().c_str());
+            t.line("    %s", reason.get<std::string>().c_str());
+    }
     memory(t, plan);
     contexts(t, plan, rows);
 }
