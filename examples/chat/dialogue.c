@@ -124,16 +124,14 @@ int dialogue(struct chat *chat) {
     struct dialogue d = {.chat = chat};
     struct line_input input = line_input_open();
     struct text line = {0};
-    enum line_event event = LINE_END;
     conversation_begin(&d.conversation, chat->options.system);
     note(&d, "/help lists the commands.");
-    while (!d.left && (event = line_input_read(&input, &line)) == LINE_READ) {
+    while (!d.left && line_input_read(&input, &line)) {
         take_line(&d, &line);
         text_cut(&line, 0);
     }
-    if (event == LINE_END) note(&d, "");
     text_free(&line);
     line_input_close(&input);
     conversation_free(&d.conversation);
-    return event == LINE_INTERRUPT ? EXIT_CANCELLED : EXIT_STOP;
+    return EXIT_STOP;
 }

@@ -6,13 +6,12 @@
 
 struct editor;
 
-enum line_event { LINE_READ, LINE_END, LINE_INTERRUPT };
-
 /* Edits on stdin and stderr. The path of earlier lines may be NULL. Returns NULL where there is no
  * editor. */
 struct editor *editor_open(const char *history_path);
-/* Adds what was typed, without its line feed, also before LINE_INTERRUPT (Ctrl-C). */
-enum line_event editor_read(struct editor *editor, const char *prompt, struct text *line);
+/* Adds what was typed, without its line feed. Returns 0 after Ctrl-C, or Ctrl-D with nothing
+ * typed. */
+int editor_read(struct editor *editor, const char *prompt, struct text *line);
 void editor_close(struct editor *editor);
 
 #endif

@@ -1,7 +1,6 @@
 #include <histedit.h>
 #include <langinfo.h>
 #include <locale.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,29 +11,12 @@ struct editor {
     EditLine *line;
     History *history;
     const char *prompt;
-    int interrupted;
 };
 
-static struct editor *of(EditLine *line) {
+static char *prompt_of(EditLine *line) {
     struct editor *editor = NULL;
     el_get(line, EL_CLIENTDATA, &editor);
-    return editor;
-}
-
-static char *prompt_of(EditLine *line) {
-    return (char *)of(line)->prompt;
-}
-
-static unsigned char on_ctrl_c(EditLine *line, int key) {
-    (void)key;
-    of(line)->interrupted = 1;
-    return CC_NEWLINE;
-}
-
-static unsigned char on_ctrl_z(EditLine *line, int key) {
-    (void)line, (void)key;
-    raise(SIGTSTP);
-    return CC_REFRESH;
+    return (char *)editor->prompt;
 }
 
 /* libedit decodes keys by the locale; what the user types becomes UTF-8 whatever the locale. */
@@ -63,12 +45,12 @@ static void configure(struct editor *editor) {
     el_set(editor->line, EL_SIGNAL, 1);
     el_set(editor->line, EL_HIST, history, editor->history);
     el_source(editor->line, NULL);
-    /* While a line is edited, Ctrl-C is a key and no signal; so Ctrl-Z must be one too. */
-    el_set(editor->line, EL_SETTY, "-d", "-isig", NULL);
-    el_set(editor->line, EL_ADDFN, "chat-interrupt", "drop the line, or leave", on_ctrl_c);
-    el_set(editor->line, EL_ADDFN, "chat-suspend", "stop the program", on_ctrl_z);
-    el_set(editor->line, EL_BIND, "^C", "chat-interrupt", NULL);
-    el_set(editor->line, EL_BIND, "^Z", "chat-suspend", NULL);
+    /* While a line is edited, Ctrl-C is a key and no signal. libedit takes over the terminal's own
+     * keys when it first prepares it, so that comes before. */
+    el_set(editor->line, EL_PREP_TERM, 1);
+    el_set(editor->line, EL_PREP_TERM, 0);
+    el_set(editor->line, EL_SETTY, "-d", "intr=", NULL);
+    el_set(editor->line, EL_BIND, "^C", "ed-end-of-file", NULL);
 }
 
 struct editor *editor_open(const char *history_path) {
@@ -85,22 +67,21 @@ struct editor *editor_open(const char *history_path) {
     return editor;
 }
 
-enum line_event editor_read(struct editor *editor, const char *prompt, struct text *line) {
+int editor_read(struct editor *editor, const char *prompt, struct text *line) {
     HistEvent event;
     int n = 0;
     editor->prompt = prompt;
-    editor->interrupted = 0;
     el_set(editor->line, EL_PREP_TERM, 1); /* before the prompt, so that no key comes too early */
     const char *typed = el_gets(editor->line, &n);
-    if (editor->interrupted) {
+    if (typed == NULL || n <= 0) {
+        const LineInfo *dropped = el_line(editor->line);
         fputc('\n', stderr);
-        if (typed != NULL) text_add(line, typed, (size_t)n);
-        return LINE_INTERRUPT;
+        text_add(line, dropped->buffer, (size_t)(dropped->lastchar - dropped->buffer));
+        return 0;
     }
-    if (typed == NULL || n <= 0) return LINE_END;
     if (n > 1) history(editor->history, &event, H_ENTER, typed);
     text_add(line, typed, (size_t)n - (typed[n - 1] == '\n'));
-    return LINE_READ;
+    return 1;
 }
 
 void editor_close(struct editor *editor) {

@@ -5,9 +5,9 @@ struct editor *editor_open(const char *history_path) {
     return NULL;
 }
 
-enum line_event editor_read(struct editor *editor, const char *prompt, struct text *line) {
+int editor_read(struct editor *editor, const char *prompt, struct text *line) {
     (void)editor, (void)prompt, (void)line;
-    return LINE_END;
+    return 0;
 }
 
 void editor_close(struct editor *editor) {

@@ -15,33 +15,36 @@ struct line_input line_input_open(void) {
     return in;
 }
 
-static enum line_event read_plain(struct line_input *in, const char *prompt, struct text *line) {
+static int read_plain(struct line_input *in, const char *prompt, struct text *line) {
     if (in->is_terminal) fputs(prompt, stderr);
     ssize_t n = getline(&in->buffer, &in->cap, stdin);
-    if (n < 0) return LINE_END;
+    if (n < 0) {
+        if (in->is_terminal) fputc('\n', stderr);
+        return 0;
+    }
     if (n > 0 && in->buffer[n - 1] == '\n') n--;
     text_add(line, in->buffer, (size_t)n);
-    return LINE_READ;
+    return 1;
 }
 
-static enum line_event read_one(struct line_input *in, const char *prompt, struct text *line) {
+static int read_one(struct line_input *in, const char *prompt, struct text *line) {
     const size_t begin = line->len;
-    const enum line_event event =
+    const int got =
         in->editor != NULL ? editor_read(in->editor, prompt, line) : read_plain(in, prompt, line);
-    if (event == LINE_READ && line->len > begin && in->history != NULL)
+    if (got && line->len > begin && in->history != NULL)
         history_append(in->history, line->data + begin);
-    return event;
+    return got;
 }
 
-enum line_event line_input_read(struct line_input *in, struct text *line) {
+int line_input_read(struct line_input *in, struct text *line) {
     for (;;) {
-        const enum line_event event = read_one(in, line->len > 0 ? ". " : "> ", line);
-        if (event == LINE_INTERRUPT && line->len > 0) {
-            text_cut(line, 0);
-        } else if (event == LINE_READ && line->len > 0 && line->data[line->len - 1] == '\\') {
+        const int got = read_one(in, line->len > 0 ? ". " : "> ", line);
+        if (!got && line->len > 0 && in->editor != NULL) {
+            text_cut(line, 0); /* dropped: a fresh start */
+        } else if (got && line->len > 0 && line->data[line->len - 1] == '\\') {
             line->data[line->len - 1] = '\n';
         } else {
-            return event == LINE_END && line->len > 0 ? LINE_READ : event;
+            return got || line->len > 0;
         }
     }
 }

@@ -13,9 +13,9 @@ struct line_input {
 };
 
 struct line_input line_input_open(void);
-/* Reads a line, without its line feed, into an empty text. A backslash at the end of a line joins
- * the next one to it. */
-enum line_event line_input_read(struct line_input *input, struct text *line);
+/* Reads a line, without its line feed, into an empty text. A backslash at its end joins the next
+ * one to it. Returns 0 at the end of the input, and after Ctrl-C or Ctrl-D with nothing typed. */
+int line_input_read(struct line_input *input, struct text *line);
 void line_input_close(struct line_input *input);
 
 #endif

@@ -69,9 +69,9 @@ TEST_CASE("dialogue: /think and /instant change the mode from the next reply on"
 }
 
 TEST_CASE("dialogue: an unknown slash word is an error and is not sent") {
-    for (const char *line : {"/foo", "/", "/RESET", "/reset now", "/etc/passwd"}) {
+    for (const std::string line : {"/foo", "/", "/RESET", "/reset now", "/etc/passwd"}) {
         CAPTURE(line);
-        const Result result = talk(line + std::string("\n"));
+        const Result result = talk(line + "\n");
         CHECK(result.status == 0);
         CHECK(result.out.empty());
         CHECK(contains(result.err, line));

@@ -114,7 +114,7 @@ TEST_CASE("one-shot: drafting does not change a reply") {
                                      "11"};
     const std::string expected = chat::run(kimi_chat(options)).out;
     CHECK(expected.size() > 1);
-    for (const char *draft : {"0", "1", "8", "63", "auto"}) {
+    for (const std::string draft : {"0", "1", "8", "63", "auto"}) {
         CAPTURE(draft);
         chat::Arguments with = options;
         with.insert(with.end(), {"--draft", draft});
