@@ -40,8 +40,8 @@ static const char help[] =
     "\n"
     "Exit status: 0 the model ended the reply, or the dialogue was left; 1 an error; 2 a\n"
     "mistake on the command line, or a text that is not UTF-8; 3 the reply was cut at\n"
-    "--max-tokens or the context limit; 130 cancelled by Ctrl-C; 141 the reader of stdout went "
-    "away.\n";
+    "--max-tokens or the context limit; 130 the reply was cancelled by Ctrl-C; 141 the reader\n"
+    "of stdout went away.\n";
 
 /* The readers below return -1, or the exit status once they have complained. */
 
