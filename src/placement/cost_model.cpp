@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "backend/step_plan.h"
+#include "backend/device.h"
 #include "base/error.h"
 
 namespace kimi {
@@ -12,7 +12,6 @@ namespace {
 
 constexpr double kActivationBytes = 2;     // on the link: bf16
 constexpr std::uint64_t kTileTokens = 64;  // of the attention kernel
-constexpr std::uint32_t kFp8Group = 128;   // latents that share a scale
 
 double read_ms(double bytes, const Rates &rates) {
     return bytes / rates.memory_gb_per_s * 1e-6;
@@ -43,17 +42,12 @@ KvFormat kv_format(Deployment::KvType type) {
 }
 
 std::uint32_t kv_token_bytes(KvFormat format, const TargetDims &d) {
-    switch (format) {
-        case KvFormat::bf16:
-            return 2 * d.latent_dim();
-        case KvFormat::f32:
-            return 4 * d.latent_dim();
-        case KvFormat::fp8:
-            return d.kv_rank + 4 * ceil_div(d.kv_rank, kFp8Group) + 2 * d.rope_dim;
-        case KvFormat::fp8_flat:
-            return d.latent_dim();
-    }
-    return 0;
+    if (format == KvFormat::fp8_flat) return d.latent_dim();
+    constexpr KvType kTypes[] = {KvType::bf16, KvType::f32, KvType::fp8};
+    KvShape shape;
+    shape.type = kTypes[static_cast<std::size_t>(format)];
+    shape.kv_rank = d.kv_rank, shape.rope_dim = d.rope_dim;
+    return static_cast<std::uint32_t>(shape.token_bytes());
 }
 
 StepCost &StepCost::operator+=(const StepCost &o) {

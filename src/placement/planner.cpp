@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "backend/step_plan.h"
+#include "backend/device.h"
 #include "base/error.h"
 
 namespace kimi {
@@ -119,8 +119,9 @@ std::vector<Candidate> search(const PlanRequest &r) {
         if (!routings.contains(p.expert_groups))
             routings.emplace(p.expert_groups, routing_for(r, p));
         for (const KvFormat kv : {KvFormat::bf16, KvFormat::fp8})
-            out.push_back(
-                evaluate(r, CostModel(r.dims, p, r.machine, kv, routings.at(p.expert_groups))));
+            if (kv != KvFormat::fp8 || r.dims.target.kv_rank % kFp8Group == 0)
+                out.push_back(
+                    evaluate(r, CostModel(r.dims, p, r.machine, kv, routings.at(p.expert_groups))));
     }
     std::stable_sort(out.begin(), out.end(), [](const Candidate &a, const Candidate &b) {
         return std::tuple(!a.fits, a.step_ms) < std::tuple(!b.fits, b.step_ms);
