@@ -63,7 +63,8 @@ TEST_CASE("deployment: flatc's binary means the same as its JSON") {
     const std::string json =
         dir.write("d.json", R"({"checkpoint": "m", "threads": 2, "kv": {"type": "f32"}})");
     const std::string schema = test::source("src/deploy/deployment.fbs");
-    REQUIRE(std::system(("flatc -b -o " + dir.path() + " " + schema + " " + json).c_str()) == 0);
+    const std::string command = "flatc -b -o '" + dir.path() + "' '" + schema + "' '" + json + "'";
+    REQUIRE(std::system(command.c_str()) == 0);
     const Deployment d = read_deployment(dir.file("d.kimd"));
     CHECK(d.checkpoint == dir.file("m"));
     CHECK(d.threads == 2);
