@@ -42,7 +42,7 @@ class Builder {
     bool start_object(std::size_t) { return open(Json::Kind::object); }
     bool start_array(std::size_t) { return open(Json::Kind::array); }
     bool key(std::string &value) {
-        open_.back()->members.emplace_back(std::move(value), Json{});
+        open_.back()->members.push_back({std::move(value), Json{}});
         return true;
     }
     bool end_object() {

@@ -4,7 +4,6 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "kimi/kimi.h"
@@ -13,7 +12,7 @@ namespace kimi {
 
 struct Json {
     enum class Kind { null, boolean, integer, real, string, array, object };
-    using Member = std::pair<std::string, Json>;
+    struct Member;
 
     Kind kind = Kind::null;
     bool boolean = false;
@@ -25,6 +24,11 @@ struct Json {
     bool is(Kind k) const { return kind == k; }
     // The value of a member; nullptr where this is no object or has no such key.
     const Json *find(std::string_view key) const;
+};
+
+struct Json::Member {
+    std::string first;  // key
+    Json second;
 };
 
 // Deepest nesting of arrays and objects that is read.
