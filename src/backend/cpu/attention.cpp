@@ -9,26 +9,43 @@
 namespace kimi {
 namespace {
 
-// Queries (rows times heads) that share one staged page: enough to repay its conversion to fp32,
+// Queries (rows times heads) that share one staged tile: enough to repay its conversion to fp32,
 // few enough that their accumulators stay in the cache.
-constexpr std::uint32_t kBlockQueries = 64;
+constexpr std::uint32_t kBlockQueries = 96;
 
-// Tokens that a row sees, counted along its own path.
-std::uint32_t context(const StepPlan &plan, std::uint32_t row) {
-    return plan.base[row] + static_cast<std::uint32_t>(std::popcount(plan.word[row]));
-}
-
-// The tile's slots mean the same for every row whose tree begins behind it.
-bool is_shared(const StepPlan &plan, std::uint32_t row, std::uint32_t tile) {
-    return plan.word[row] == 0 || plan.base[row] >= (tile + 1) * kPageTokens;
-}
-
-std::uint32_t visible(std::uint32_t context, std::uint32_t tile) {
+// Of the first `context` positions, those that lie in the tile.
+std::uint32_t in_tile(std::uint32_t context, std::uint32_t tile) {
     const std::uint32_t begin = tile * kPageTokens;
     return context <= begin ? 0 : std::min(context - begin, kPageTokens);
 }
 
+// Brings a stretch of memory into the second-level cache, piece by piece between computations: a
+// core has too few outstanding reads for all of it at once.
+class Prefetch {
+  public:
+    static constexpr std::uint32_t kPieces = 32;
+
+    Prefetch(const std::byte *begin, std::size_t bytes)
+        : next_(begin), end_(begin + bytes), piece_(bytes / kPieces) {}
+    void next_piece() {
+        const std::byte *stop = std::min(end_, next_ + piece_);
+        for (; next_ < stop; next_ += 64) __builtin_prefetch(next_, 0, 2);
+    }
+
+  private:
+    const std::byte *next_, *end_;
+    std::size_t piece_;
+};
+
+std::uint32_t ceil_div(std::uint32_t a, std::uint32_t b) {
+    return (a + b - 1) / b;
+}
+
 }  // namespace
+
+std::uint32_t CpuAttention::Row::context() const {
+    return base + static_cast<std::uint32_t>(std::popcount(path));
+}
 
 CpuAttention::CpuAttention(const CpuKernels &kernels, ThreadPool &pool, const DeviceLimits &limits)
     : k_(&kernels),
@@ -40,26 +57,39 @@ CpuAttention::CpuAttention(const CpuKernels &kernels, ThreadPool &pool, const De
       max_queries_(rows_per_block_ * n_heads_),
       max_splits_((limits.context + kMaxTreeNodes) / kSplitTokens + 1),
       partial_floats_(std::size_t{max_queries_} * (kv_rank_ + 2)) {
+    rows_.reserve(limits.rows);
     blocks_.reserve(limits.rows);
-    scratch_floats_ = std::size_t{kPageTokens} * dim_ + std::size_t{max_queries_} * kPageTokens +
-                      2 * partial_floats_;
+    scratch_floats_ = 2 * std::size_t{kPageTokens} * (dim_ + max_queries_) + 2 * partial_floats_;
     scratch_ = HostMemory(pool.n_threads() * scratch_floats_ * sizeof(float), "attention");
     const std::size_t parallel_blocks = 2 * pool.n_threads();
     partials_ = HostMemory(parallel_blocks * max_splits_ * partial_floats_ * sizeof(float),
                            "attention over split contexts");
 }
 
+void CpuAttention::make_rows(const StepPlan &plan) {
+    rows_.clear();
+    for (std::uint32_t r = 0; r < plan.n_rows(); ++r) {
+        Row row{plan.base[r], plan.word[r]};
+        if ((row.path & (row.path + 1)) == 0) row = {row.context(), 0};
+        rows_.push_back(row);
+    }
+}
+
+// Few large blocks read the pages less often; with few splits there must be work for all threads.
 void CpuAttention::make_blocks(const StepPlan &plan) {
+    make_rows(plan);
     blocks_.clear();
     for (const PlanSequence &sequence : plan.sequences) {
-        const std::uint32_t end = sequence.first_row + sequence.n_rows;
-        for (std::uint32_t row = sequence.first_row; row < end; row += rows_per_block_) {
-            const std::uint32_t n_rows = std::min(rows_per_block_, end - row);
-            std::uint32_t longest = 0;
-            for (std::uint32_t r = row; r < row + n_rows; ++r)
-                longest = std::max(longest, context(plan, r));
-            blocks_.push_back({&sequence, row, n_rows, (longest - 1) / kSplitTokens + 1});
-        }
+        std::uint32_t longest = 0;
+        for (std::uint32_t r = 0; r < sequence.n_rows; ++r)
+            longest = std::max(longest, rows_[sequence.first_row + r].context());
+        const std::uint32_t n_splits = ceil_div(longest, kSplitTokens);
+        const std::uint32_t wanted = std::max(ceil_div(sequence.n_rows, rows_per_block_),
+                                              ceil_div(pool_->n_threads(), n_splits));
+        const std::uint32_t n_rows = ceil_div(sequence.n_rows, wanted);
+        for (std::uint32_t r = 0; r < sequence.n_rows; r += n_rows)
+            blocks_.push_back({sequence.pages, sequence.first_row + r,
+                               std::min(n_rows, sequence.n_rows - r), n_splits});
     }
 }
 
@@ -69,15 +99,19 @@ CpuAttention::Partial CpuAttention::partial_at(float *memory) const {
 }
 
 CpuAttention::Scratch CpuAttention::scratch(unsigned thread) const {
-    float *keys = scratch_.floats() + thread * scratch_floats_;
-    float *scores = keys + std::size_t{kPageTokens} * dim_;
-    float *split = scores + std::size_t{max_queries_} * kPageTokens;
-    return {keys, scores, partial_at(split), partial_at(split + partial_floats_)};
+    Scratch s;
+    s.keys = scratch_.floats() + thread * scratch_floats_;
+    s.tree_keys = s.keys + std::size_t{kPageTokens} * dim_;
+    s.scores = s.tree_keys + std::size_t{kPageTokens} * dim_;
+    s.tree_scores = s.scores + std::size_t{max_queries_} * kPageTokens;
+    s.split = partial_at(s.tree_scores + std::size_t{max_queries_} * kPageTokens);
+    s.total = partial_at(s.split.out + partial_floats_);
+    return s;
 }
 
 void CpuAttention::run(std::uint32_t layer, const CpuKvCache &kv, const MlaShape &shape,
                        const StepPlan &plan, const float *queries, float *out) {
-    const Pass pass{layer, kv, shape, plan, queries, out};
+    const Pass pass{layer, kv, shape, queries, out};
     make_blocks(plan);
     if (blocks_.size() > 2 * pool_->n_threads()) {
         pool_->run(blocks_.size(), [&](std::size_t b, unsigned thread) {
@@ -122,75 +156,94 @@ void CpuAttention::attend_split(const Pass &pass, const Block &block, std::uint3
         attend_tile(pass, block, tile, s, out);
 }
 
-// Rows for which the tile is shared read it together; each of the others has its own tokens in it:
-// the end of the prefix, then its ancestors in depth order, as if they were stored one after the
-// other.
-void CpuAttention::attend_tile(const Pass &pass, const Block &block, std::uint32_t tile,
-                               const Scratch &s, const Partial &out) const {
-    const StepPlan &plan = pass.plan;
-    const std::uint32_t begin = tile * kPageTokens, end = block.first_row + block.n_rows;
-    const std::span<const std::uint32_t> pages = block.sequence->pages;
-    const auto stage = [&](std::uint32_t i, std::uint32_t slot) {
-        pass.kv.load(pass.layer, pages[slot / kPageTokens], slot % kPageTokens,
-                     s.keys + std::size_t{i} * dim_);
-    };
-    const auto clear_from = [&](std::uint32_t i) {
-        std::fill_n(s.keys + std::size_t{i} * dim_, std::size_t{kPageTokens - i} * dim_, 0.0f);
-    };
-
-    std::uint32_t n_staged = 0;
-    for (std::uint32_t row = block.first_row; row < end; ++row)
-        if (is_shared(plan, row, tile))
-            n_staged = std::max(n_staged, visible(plan.base[row], tile));
-    for (std::uint32_t i = 0; i < n_staged; ++i) stage(i, begin + i);
-    if (n_staged > 0) {
-        clear_from(n_staged);
-        for (std::uint32_t row = block.first_row; row < end;) {
-            const auto reads = [&](std::uint32_t r) {
-                return is_shared(plan, r, tile) && visible(plan.base[r], tile) > 0;
-            };
-            std::uint32_t n = 0;
-            while (row + n < end && reads(row + n)) ++n;
-            if (n > 0) attend_rows(pass, block, row, n, tile, s, out);
-            row += std::max(n, 1U);
-        }
+// Converts n slots to fp32 keys; zeros fill up to the multiple of 4 that it returns.
+std::uint32_t CpuAttention::stage(const Pass &pass, const Block &block, std::uint32_t first_slot,
+                                  std::uint32_t n, float *keys) const {
+    for (std::uint32_t i = 0; i < n; ++i) {
+        const std::uint32_t slot = first_slot + i;
+        pass.kv.load(pass.layer, block.pages[slot / kPageTokens], slot % kPageTokens,
+                     keys + std::size_t{i} * dim_);
     }
-    for (std::uint32_t row = block.first_row; row < end; ++row) {
-        const std::uint32_t n = visible(context(plan, row), tile);
-        if (is_shared(plan, row, tile) || n == 0) continue;
-        const std::uint32_t base = plan.base[row];
-        std::uint64_t path = plan.word[row];
-        for (std::uint32_t skip = base; skip < begin; ++skip) path &= path - 1;
-        for (std::uint32_t i = 0; i < n; ++i) {
-            if (begin + i < base) {
-                stage(i, begin + i);
-            } else {
-                stage(i, base + static_cast<std::uint32_t>(std::countr_zero(path)));
-                path &= path - 1;
-            }
-        }
-        clear_from(n);
-        attend_rows(pass, block, row, 1, tile, s, out);
-    }
+    const std::uint32_t padded = ceil_div(n, 4) * 4;
+    std::fill_n(keys + std::size_t{n} * dim_, std::size_t{padded - n} * dim_, 0.0f);
+    return padded;
 }
 
-// Adds the staged tile to the partial results of n_rows rows.
-void CpuAttention::attend_rows(const Pass &pass, const Block &block, std::uint32_t row,
-                               std::uint32_t n_rows, std::uint32_t tile, const Scratch &s,
-                               const Partial &out) const {
-    const std::uint32_t n_queries = n_rows * n_heads_;
-    const std::uint32_t first = (row - block.first_row) * n_heads_;
-    k_->scores(pass.queries + std::size_t{row} * n_heads_ * dim_, n_queries, s.keys, dim_,
-               kPageTokens, dim_, pass.shape.scale, s.scores);
-    float *y = out.out + std::size_t{first} * kv_rank_;
-    for (std::uint32_t q = 0; q < n_queries; ++q) {
-        const std::uint32_t n = visible(context(pass.plan, row + q / n_heads_), tile);
-        const float rescale =
-            k_->softmax_tile(s.scores + std::size_t{q} * kPageTokens, 0, n, kPageTokens,
-                             out.max + first + q, out.sum + first + q);
-        if (rescale != 1.0f) k_->scale(y + std::size_t{q} * kv_rank_, rescale, kv_rank_);
+// All rows of the block read the tile's part of the prefix, and those whose path reaches into the
+// tile also the tree's slots, of which their own ancestors count.
+void CpuAttention::attend_tile(const Pass &pass, const Block &block, std::uint32_t tile,
+                               const Scratch &s, const Partial &out) const {
+    const std::span<const Row> rows = std::span(rows_).subspan(block.first_row, block.n_rows);
+    std::uint32_t n_prefix = 0, n_tree = 0, tree_base = 0;
+    for (const Row &row : rows) {
+        n_prefix = std::max(n_prefix, in_tile(row.base, tile));
+        if (in_tile(row.context(), tile) == in_tile(row.base, tile)) continue;
+        n_tree = std::max(n_tree, static_cast<std::uint32_t>(std::bit_width(row.path)));
+        tree_base = row.base;
     }
-    k_->weighted_sum(s.scores, n_queries, s.keys, dim_, kPageTokens, kv_rank_, y, kv_rank_);
+    if (n_prefix + n_tree == 0) return;
+
+    const std::uint32_t n_queries = block.n_rows * n_heads_;
+    const float *queries = pass.queries + std::size_t{block.first_row} * n_heads_ * dim_;
+    const bool more = tile + 1 < block.pages.size();
+    Prefetch next_page(pass.kv.page(pass.layer, block.pages[more ? tile + 1 : tile]),
+                       more ? pass.kv.shape().page_bytes() : 0);
+    const auto score = [&](std::uint32_t first_slot, std::uint32_t n, float *keys, float *scores) {
+        const std::uint32_t n_keys = stage(pass, block, first_slot, n, keys);
+        constexpr std::uint32_t kPiece = kPageTokens / (Prefetch::kPieces / 2);
+        for (std::uint32_t i = 0; i < n_keys; i += kPiece) {
+            next_page.next_piece();
+            k_->scores(queries, n_queries, keys + std::size_t{i} * dim_, dim_,
+                       std::min(kPiece, n_keys - i), dim_, pass.shape.scale, scores + i,
+                       kPageTokens);
+        }
+    };
+    score(tile * kPageTokens, n_prefix, s.keys, s.scores);
+    score(tree_base, n_tree, s.tree_keys, s.tree_scores);
+
+    for (std::uint32_t q = 0; q < n_queries; ++q) {
+        const std::size_t at = std::size_t{q} * kPageTokens;
+        const float rescale = softmax(rows[q / n_heads_], tile, s.scores + at, s.tree_scores + at,
+                                      out.max + q, out.sum + q);
+        if (rescale != 1.0f) k_->scale(out.out + std::size_t{q} * kv_rank_, rescale, kv_rank_);
+    }
+    const auto add = [&](const float *weights, const float *keys, std::uint32_t n) {
+        const std::uint32_t piece = ceil_div(kv_rank_ / 16, Prefetch::kPieces / 2) * 16;
+        for (std::uint32_t c = 0; n > 0 && c < kv_rank_; c += piece) {
+            next_page.next_piece();
+            k_->weighted_sum(weights, kPageTokens, n_queries, keys + c, dim_, n,
+                             std::min(piece, kv_rank_ - c), out.out + c, kv_rank_);
+        }
+    };
+    add(s.scores, s.keys, n_prefix);
+    add(s.tree_scores, s.tree_keys, n_tree);
+}
+
+// Turns the scores of one query into weights: over its own positions in the tile, prefix first,
+// then its ancestors in depth order. All others get weight 0, which changes no bit of a sum.
+float CpuAttention::softmax(const Row &row, std::uint32_t tile, float *scores, float *tree_scores,
+                            float *max, float *sum) const {
+    const std::uint32_t n_prefix = in_tile(row.base, tile), n = in_tile(row.context(), tile);
+    float path_scores[kPageTokens];
+    float *weights = n > n_prefix ? path_scores : scores;
+    // Ancestors that lie in earlier tiles.
+    std::uint64_t path = row.path;
+    for (std::uint32_t p = row.base; p < tile * kPageTokens && path != 0; ++p) path &= path - 1;
+    if (n > n_prefix) {
+        std::copy_n(scores, n_prefix, path_scores);
+        std::uint64_t rest = path;
+        for (std::uint32_t i = n_prefix; i < n; ++i, rest &= rest - 1)
+            path_scores[i] = tree_scores[std::countr_zero(rest)];
+    }
+    const float rescale = n > 0 ? k_->softmax_tile(weights, 0, n, max, sum) : 1.0f;
+    std::fill_n(tree_scores, kPageTokens, 0.0f);
+    if (n > n_prefix) {
+        std::copy_n(path_scores, n_prefix, scores);
+        for (std::uint32_t i = n_prefix; i < n; ++i, path &= path - 1)
+            tree_scores[std::countr_zero(path)] = path_scores[i];
+    }
+    std::fill_n(scores + n_prefix, kPageTokens - n_prefix, 0.0f);
+    return rescale;
 }
 
 // An empty total (sum 0) takes the part over; an empty part leaves the total as it is.

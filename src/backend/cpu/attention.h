@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "backend/cpu/kv_cache.h"
@@ -13,9 +14,11 @@
 namespace kimi {
 
 // The context of a row is cut at multiples of kSplitTokens. Each split is reduced by itself over
-// tiles of one page (online softmax), then the splits are merged in order. Borders and order depend
-// on the row's own context only, so that its bits are the same in any company; whether splits run
-// in parallel or one after the other is a matter of scheduling.
+// tiles of 64 positions (online softmax), then the splits are merged in order. Positions count
+// along the row's own path: a tree row reads its ancestors in depth order, as if they were stored
+// one after the other behind the prefix. So borders and order depend on the row's own context only,
+// and its bits are the same in any company; which rows share a block, and whether splits run in
+// parallel or one after the other, is a matter of scheduling.
 class CpuAttention {
   public:
     static constexpr std::uint32_t kSplitTokens = 1024;
@@ -28,9 +31,17 @@ class CpuAttention {
              const float *queries, float *out);
 
   private:
+    // What a row sees: the slots below base, then the slots base + j for the bits j of path. Paths
+    // without gaps are part of the prefix.
+    struct Row {
+        std::uint32_t base;
+        std::uint64_t path;
+
+        std::uint32_t context() const;
+    };
     // Rows of one sequence that walk over the pages together.
     struct Block {
-        const PlanSequence *sequence;
+        std::span<const std::uint32_t> pages;
         std::uint32_t first_row, n_rows, n_splits;
     };
     // Unnormalised outputs [queries, kv_rank], maxima and sums [queries] over a part of the
@@ -39,28 +50,30 @@ class CpuAttention {
         float *out, *max, *sum;
     };
     struct Scratch {
-        float *keys;    // [64, dim]
-        float *scores;  // [queries, 64]
+        float *keys, *tree_keys;      // [64, dim] of the tile's prefix, of the tree's slots
+        float *scores, *tree_scores;  // [queries, 64]
         Partial split, total;
     };
     struct Pass {
         std::uint32_t layer;
         const CpuKvCache &kv;
         const MlaShape &shape;
-        const StepPlan &plan;
         const float *queries;
         float *out;
     };
 
+    void make_rows(const StepPlan &plan);
     void make_blocks(const StepPlan &plan);
     Partial partial_at(float *memory) const;
     Scratch scratch(unsigned thread) const;
+    std::uint32_t stage(const Pass &pass, const Block &block, std::uint32_t first_slot,
+                        std::uint32_t n, float *keys) const;
     void attend_split(const Pass &pass, const Block &block, std::uint32_t split, const Scratch &s,
                       const Partial &out) const;
     void attend_tile(const Pass &pass, const Block &block, std::uint32_t tile, const Scratch &s,
                      const Partial &out) const;
-    void attend_rows(const Pass &pass, const Block &block, std::uint32_t row, std::uint32_t n_rows,
-                     std::uint32_t tile, const Scratch &s, const Partial &out) const;
+    float softmax(const Row &row, std::uint32_t tile, float *scores, float *tree_scores, float *max,
+                  float *sum) const;
     void merge(std::uint32_t n_queries, const Partial &total, const Partial &part) const;
     void finish(const Pass &pass, const Block &block, const Partial &total) const;
 
@@ -68,6 +81,7 @@ class CpuAttention {
     ThreadPool *pool_ = nullptr;
     std::uint32_t dim_ = 0, kv_rank_ = 0, n_heads_ = 0;
     std::uint32_t rows_per_block_ = 0, max_queries_ = 0, max_splits_ = 0;
+    std::vector<Row> rows_;
     std::vector<Block> blocks_;
     std::size_t scratch_floats_ = 0, partial_floats_ = 0;
     HostMemory scratch_;   // [threads, scratch_floats_]

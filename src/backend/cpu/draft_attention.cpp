@@ -175,7 +175,7 @@ void CpuDraftAttention::reduce_tile(const DraftSequence &sequence, const Tile &t
                                     const Scratch &s) const {
     const std::uint32_t dim = shape_.head_dim, n_queries = sequence.n_rows * group_;
     const float scale = 1.0f / std::sqrt(static_cast<float>(dim));
-    k_->scores(s.queries, n_queries, s.keys, dim, kPageTokens, dim, scale, s.scores);
+    k_->scores(s.queries, n_queries, s.keys, dim, kPageTokens, dim, scale, s.scores, kPageTokens);
     for (std::uint32_t i = 0; i < n_queries; ++i) {
         const std::uint32_t position = sequence.first_position + i / group_;
         std::uint32_t begin = tile.valid_begin;
@@ -186,12 +186,11 @@ void CpuDraftAttention::reduce_tile(const DraftSequence &sequence, const Tile &t
             std::fill_n(scores, kPageTokens, 0.0f);
             continue;
         }
-        const float rescale =
-            k_->softmax_tile(scores, begin - tile.begin, tile.valid_end - tile.begin, kPageTokens,
-                             s.max + i, s.sum + i);
+        const float rescale = k_->softmax_tile(scores, begin - tile.begin,
+                                               tile.valid_end - tile.begin, s.max + i, s.sum + i);
         if (rescale != 1.0f) k_->scale(s.out + std::size_t{i} * dim, rescale, dim);
     }
-    k_->weighted_sum(s.scores, n_queries, s.values, dim, kPageTokens, dim, s.out, dim);
+    k_->weighted_sum(s.scores, kPageTokens, n_queries, s.values, dim, kPageTokens, dim, s.out, dim);
 }
 
 }  // namespace kimi

@@ -35,20 +35,19 @@ struct CpuKernels {
 
     void (*widen_e4m3)(const std::byte *codes, std::uint32_t n, float scale, float *y);
 
-    // s[q * n_keys + t] = scale * dot(queries[q], keys[t]) over dim values; queries are dense, keys
-    // lie key_stride values apart. n_keys is a multiple of 4.
+    // s[q * s_stride + t] = scale * dot(queries[q], keys[t]) over dim values; queries are dense,
+    // keys lie key_stride values apart. n_keys is a multiple of 4.
     void (*scores)(const float *queries, std::uint32_t n_queries, const float *keys,
                    std::size_t key_stride, std::uint32_t n_keys, std::uint32_t dim, float scale,
-                   float *s);
-    // One step of the online softmax over a tile of n scores: those of [begin, end), which is not empty,
-    // become exp(s - max), the others 0. Updates max and sum, and returns what earlier results must be
-    // multiplied by.
-    float (*softmax_tile)(float *s, std::uint32_t begin, std::uint32_t end, std::uint32_t n, float *max,
-                          float *sum);
-    // y[q][c] += sum over t, in order, of a[q * n_rows + t] * rows[t][c], for n_cols columns.
-    void (*weighted_sum)(const float *a, std::uint32_t n_queries, const float *rows,
-                         std::size_t row_stride, std::uint32_t n_rows, std::uint32_t n_cols,
-                         float *y, std::size_t y_stride);
+                   float *s, std::size_t s_stride);
+    // One step of the online softmax over scores: those of [begin, end), which is not empty, become
+    // exp(s - max), the others up to the next multiple of 16 become 0. Updates max and sum, and
+    // returns what earlier results must be multiplied by.
+    float (*softmax_tile)(float *s, std::uint32_t begin, std::uint32_t end, float *max, float *sum);
+    // y[q][c] += sum over t, in order, of a[q * a_stride + t] * rows[t][c], for n_cols columns.
+    void (*weighted_sum)(const float *a, std::size_t a_stride, std::uint32_t n_queries,
+                         const float *rows, std::size_t row_stride, std::uint32_t n_rows,
+                         std::uint32_t n_cols, float *y, std::size_t y_stride);
     // The same for bf16 rows, starting from 0.
     void (*weighted_sum_bf16)(const float *a, std::size_t a_stride, std::uint32_t n_queries,
                               const std::byte *rows, std::size_t row_bytes, std::uint32_t n_rows,
