@@ -17,6 +17,13 @@
 
 namespace kimi::test {
 
+// Under a sanitizer: time and memory mean nothing then.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kInstrumented = true;
+#else
+inline constexpr bool kInstrumented = false;
+#endif
+
 inline std::string data(const std::string &name) {
     return KIMI_TEST_DATA "/" + name;
 }

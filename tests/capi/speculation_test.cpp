@@ -72,7 +72,8 @@ TEST_CASE("speculation: any budget, chain or tree, gives the greedy reply of the
     }
 }
 
-TEST_CASE("speculation: any budget gives the sampled text of plain decoding") {
+TEST_CASE("speculation: any budget gives the sampled text of plain decoding" *
+          doctest::test_suite("slow")) {
     const client::Engine engine = client::load();
     const auto goldens = kimi::test::golden_replies();
     for (std::size_t i = 0; i < 6; ++i) {
@@ -101,7 +102,8 @@ TEST_CASE("speculation: any budget gives the sampled text of plain decoding") {
     }
 }
 
-TEST_CASE("speculation: committed tokens per step are the reference's") {
+TEST_CASE("speculation: committed tokens per step are the reference's" *
+          doctest::test_suite("slow")) {
     const client::Engine engine = client::load();
     const kimi::Json goldens = kimi::test::read_json(kimi::test::data("nano-k2/generate.json"));
     const kimi::Json spec = kimi::test::read_json(kimi::test::data("nano-k2/spec.json"));

@@ -304,7 +304,8 @@ TEST_CASE("values: saving to a place that cannot be written is a status and leav
     CHECK(out == nullptr);
 }
 
-TEST_CASE("values: a prompt that was seen before is not processed again, and acceptance stays") {
+TEST_CASE("values: a prompt that was seen before is not processed again, and acceptance stays" *
+          doctest::test_suite("slow")) {
     const auto goldens = kimi::test::golden_replies();
     kimi_session_options options = client::greedy();
     options.draft_budget = 8;

@@ -126,7 +126,8 @@ TEST_CASE("page pool: ten thousand random operations leave the counts right") {
     }
 }
 
-TEST_CASE("page pool: a typical operation takes less than 200 ns") {
+TEST_CASE("page pool: a typical operation takes less than 200 ns" *
+          doctest::skip(test::kInstrumented)) {
     PagePool pool(4096);
     std::vector<BlockTable> tables(16, table_for(0));
     for (BlockTable &table : tables) table.reserve(4096);

@@ -22,26 +22,6 @@ std::vector<float> draft(Harness &harness, std::int32_t root, std::uint32_t posi
 
 }  // namespace
 
-TEST_CASE("drafter: logits agree with the reference, in windows and beyond") {
-    const Goldens goldens;
-    for (const KvType kv : {KvType::f32, KvType::bf16}) {
-        Harness harness(kv);
-        for (const Json &prompt : goldens.prompts()) {
-            const std::string &name = prompt.find("name")->text;
-            CAPTURE(name);
-            CAPTURE(static_cast<int>(kv));
-            std::vector<std::int32_t> ids = test::ints(*prompt.find("ids"));
-            if (ids.size() == 1) continue;  // no context, no golden
-            const std::int32_t root = ids.back();
-            ids.pop_back();
-            harness.prompt_with_context(ids);
-            test::check_close(draft(harness, root, static_cast<std::uint32_t>(ids.size())),
-                              goldens.tensor(name + ".draft_logits"),
-                              Goldens::tolerance(prompt, kv, "draft_logits"));
-        }
-    }
-}
-
 TEST_CASE("drafter: the chunks in which its context was written do not matter") {
     const Goldens goldens;
     std::vector<std::int32_t> ids = test::ints(*goldens.prompts()[5].find("ids"));

@@ -13,12 +13,6 @@ using namespace kimi;
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kMeasures = false;  // a sanitizer's own memory and time say nothing
-#else
-constexpr bool kMeasures = true;
-#endif
-
 // A line of /proc/self/status, in MB: VmRSS is what is resident now, VmHWM the most there was.
 double status_mb(const std::string &key) {
     std::ifstream file("/proc/self/status");
@@ -45,7 +39,7 @@ void check_budget(const char *what, F &&f) {
     MESSAGE(std::string(what) << ": " << wall.count() << " s (" << cpu << " s of processor time), "
                               << peak << " MB at the peak, " << status_mb("VmRSS") - before
                               << " MB kept");
-    if (!kMeasures) return;
+    if (test::kInstrumented) return;
     CHECK(cpu < 5);
     CHECK(peak < 300);
 }

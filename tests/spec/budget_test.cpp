@@ -17,7 +17,8 @@ DraftTree tree_of(std::initializer_list<double> probabilities) {
 
 PassCost line(double fixed, double per_row) {
     PassCost cost;
-    for (const double rows : {1.0, 9.0, 4.0, 17.0, 1.0, 9.0}) cost.observe(rows, fixed + per_row * rows);
+    for (const double rows : {1.0, 9.0, 4.0, 17.0, 1.0, 9.0})
+        cost.observe(rows, fixed + per_row * rows);
     return cost;
 }
 
@@ -51,7 +52,9 @@ TEST_CASE("budget: a node is taken while it adds more than it costs") {
     CHECK(expected == 4);
 }
 
-TEST_CASE("budget: acceptance below the drafter's word lowers the budget to nothing, with longer and longer pauses") {
+TEST_CASE(
+    "budget: acceptance below the drafter's word lowers the budget to nothing, with longer and "
+    "longer pauses") {
     const PassCost pass = line(10, 1);
     DraftCost draft;
     draft.observe(2);
@@ -70,7 +73,8 @@ TEST_CASE("budget: acceptance below the drafter's word lowers the budget to noth
     CHECK(longest <= 65);
     // When drafts are accepted again, the next trial finds out.
     for (int i = 0; i < 100; ++i) policy.observe(tree, 3);
-    while (!policy.wants_draft()) {}
+    while (!policy.wants_draft()) {
+    }
     CHECK(policy.choose(tree, pass, draft, 0) == 3);
     CHECK(policy.wants_draft());
 }

@@ -1,5 +1,5 @@
-#include <chrono>
 #include <cstdio>
+#include <ctime>
 
 #include "text/fixtures.h"
 
@@ -7,15 +7,15 @@ using namespace kimi;
 
 namespace {
 
-// The best of a few runs, in seconds.
+// Processor time of the best of a few runs, in seconds: others on the machine do not count.
 double seconds(const std::string &text, bool specials) {
     double best = 1e9;
     for (int run = 0; run < 3; ++run) {
-        const auto start = std::chrono::steady_clock::now();
+        const std::clock_t start = std::clock();
         const std::size_t n = test::k26().encode(text, specials).size();
-        const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+        const std::clock_t time = std::clock() - start;
         CHECK(n > 0);
-        best = std::min(best, time.count());
+        best = std::min(best, static_cast<double>(time) / CLOCKS_PER_SEC);
     }
     return best;
 }
@@ -43,7 +43,7 @@ TEST_CASE("speed: ordinary text and code") {
         const std::string text = filled(read_file(path, 1 << 20), 1 << 20);
         const double rate = static_cast<double>(text.size()) / seconds(text, true) / 1e6;
         std::printf("text: encode %-8s %6.1f MB/s\n", name, rate);
-        CHECK(rate > 0.5);  // loose: also holds in a debug build on a busy machine
+        if (!test::kInstrumented) CHECK(rate > 5);
     }
 }
 
