@@ -22,7 +22,8 @@ constexpr std::uint64_t kEmptyHash = 0xcbf29ce484222325;
 
 }  // namespace
 
-PrefixCache::PrefixCache(PagePool &pool) : pool_(pool), nodes_(pool.n_pages()) {
+PrefixCache::PrefixCache(PagePool &pool)
+    : pool_(pool), nodes_(pool.n_pages()), holds_child_(pool.n_pages()) {
     table_.assign(std::bit_ceil(2 * std::size_t{pool.n_pages()} + 1), kNone);
     for (std::uint32_t i = 0; i < nodes_.size(); ++i) nodes_[i].newer = i + 1;
 }
@@ -144,10 +145,17 @@ void PrefixCache::touch(std::uint32_t index) {
     newest_ = index;
 }
 
+// Children come before their parents here too. A page that nobody uses may have a child that is
+// used: by a sequence with a copy of its own of the parent.
 std::uint32_t PrefixCache::n_evictable() const {
     std::uint32_t n = 0;
-    for (std::uint32_t node = oldest_; node != kNone; node = nodes_[node].newer)
-        n += pool_.uses(nodes_[node].page) == 1;
+    for (std::uint32_t node = oldest_; node != kNone; node = nodes_[node].newer) {
+        const std::uint32_t parent = nodes_[node].parent;
+        const bool held = holds_child_[node] || pool_.uses(nodes_[node].page) > 1;
+        holds_child_[node] = false;
+        if (!held) ++n;
+        if (held && parent != kNone) holds_child_[parent] = true;
+    }
     return n;
 }
 

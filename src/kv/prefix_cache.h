@@ -82,8 +82,9 @@ class PrefixCache {
     std::size_t bucket(std::uint64_t hash) const { return hash & (table_.size() - 1); }
 
     PagePool &pool_;
-    std::vector<Node> nodes_;           // [pages]: each cached page has a node
-    std::vector<std::uint32_t> table_;  // open addressing by hash
+    std::vector<Node> nodes_;                // [pages]: each cached page has a node
+    std::vector<std::uint32_t> table_;       // open addressing by hash
+    mutable std::vector<char> holds_child_;  // of n_evictable; all false between calls
     std::uint32_t free_node_ = 0, oldest_ = kNone, newest_ = kNone, n_nodes_ = 0;
 };
 

@@ -92,6 +92,24 @@ TEST_CASE("prefix cache: what was not used for longest goes first, and never wha
 }
 
 // Against a map from token strings to pages.
+TEST_CASE("prefix cache: an unused page stays while a page behind it is in use") {
+    PagePool pool(32);
+    PrefixCache cache(pool);
+    BlockTable a = new_table(pool, 2), b = new_table(pool, 3);
+    cache.insert(tokens_of({1, 2}), a, 0);
+    cache.insert(tokens_of({1, 2, 3}), b, UINT32_MAX);  // keeps its own pages: the drafter differs
+    REQUIRE(b[0] != a[0]);
+    pool.shrink(a, 0);
+    const std::uint32_t n_free = pool.n_free();
+    CHECK(cache.n_evictable() == 0);
+    cache.evict(32, [](std::uint32_t) {});
+    CHECK(pool.n_free() == n_free);
+    pool.shrink(b, 0);
+    CHECK(cache.n_evictable() == 3);
+    cache.evict(32, [](std::uint32_t) {});
+    CHECK(pool.n_free() == 32);
+}
+
 TEST_CASE("prefix cache: random inserts, finds and evictions agree with a naive map") {
     PagePool pool(64);
     PrefixCache cache(pool);
