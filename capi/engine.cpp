@@ -3,6 +3,7 @@
 #include "capi/boundary.h"
 #include "capi/handles.h"
 #include "capi/options.h"
+#include "engine/estimate.h"
 
 using namespace kimi;
 using namespace kimi::capi;
@@ -21,6 +22,24 @@ kimi_status kimi_engine_create(const kimi_engine_options *options, kimi_engine *
             std::make_shared<Engine>(&not_null(o.deployment, "options.deployment"), progress);
         kimi_tokenizer tokenizer{engine->tokenizer()};
         *out = new kimi_engine{std::move(engine), std::move(tokenizer)};
+    });
+}
+
+kimi_status kimi_deployment_estimate(const char *deployment, kimi_estimate *out,
+                                     kimi_error *error) noexcept {
+    return guarded(error, [&] {
+        const std::size_t size = result_size(out);
+        const Estimate e =
+            estimate(read_deployment(&not_null(deployment, "deployment")), out->memory_bytes);
+        kimi_estimate result = {};
+        result.memory_bytes = e.device.total;
+        result.devices = e.devices;
+        result.weights_bytes = e.device.weights + e.device.drafter;
+        result.workspace_bytes = e.device.workspace;
+        result.kv_bytes = e.kv_bytes;
+        result.kv_token_bytes = e.device.token;
+        result.capacity_tokens = e.device.capacity_tokens;
+        write_struct(out, size, result);
     });
 }
 

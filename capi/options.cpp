@@ -88,6 +88,10 @@ void kimi_session_statistics_init_sized(kimi_session_statistics *statistics, siz
     init(statistics, size, kimi_session_statistics{});
 }
 
+void kimi_estimate_init_sized(kimi_estimate *estimate, size_t size) noexcept {
+    init(estimate, size, kimi_estimate{});
+}
+
 void kimi_step_init_sized(kimi_step *step, size_t size) noexcept {
     init(step, size, kimi_step{});
 }

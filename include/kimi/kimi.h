@@ -174,6 +174,22 @@ typedef struct kimi_engine_statistics {
     double move_seconds;
 } kimi_engine_statistics;
 
+/* What each device of a deployment needs. */
+typedef struct kimi_estimate {
+    size_t struct_size;
+    /* In and out: memory of one device. 0 on input asks the machine: the part of its memory that
+     * one rank has of a CPU; a GPU's stays 0, unknown, where its backend cannot be asked. */
+    uint64_t memory_bytes;
+    uint64_t devices;
+    uint64_t weights_bytes;   /* target and drafter; on a CPU the size of what is mapped */
+    uint64_t workspace_bytes; /* activations and partial results; estimated */
+    uint64_t kv_bytes;        /* the pool as the deployment wants it, the drafter's part included */
+    uint64_t kv_token_bytes;  /* of these, for one token of context */
+    /* Tokens of KV that fit beside weights and workspace, in whole pages, all sessions together; 0
+     * where memory_bytes is unknown or too small. */
+    uint64_t capacity_tokens;
+} kimi_estimate;
+
 /* Set defaults. Use the macros, so that a program keeps the struct size it was compiled with. */
 KIMI_API void kimi_error_init_sized(kimi_error *error, size_t size) KIMI_NOEXCEPT;
 KIMI_API void kimi_engine_options_init_sized(kimi_engine_options *options,
@@ -185,12 +201,14 @@ KIMI_API void kimi_engine_statistics_init_sized(kimi_engine_statistics *statisti
                                                 size_t size) KIMI_NOEXCEPT;
 KIMI_API void kimi_session_statistics_init_sized(kimi_session_statistics *statistics,
                                                  size_t size) KIMI_NOEXCEPT;
+KIMI_API void kimi_estimate_init_sized(kimi_estimate *estimate, size_t size) KIMI_NOEXCEPT;
 #define kimi_error_init(p) kimi_error_init_sized((p), sizeof *(p))
 #define kimi_engine_options_init(p) kimi_engine_options_init_sized((p), sizeof *(p))
 #define kimi_session_options_init(p) kimi_session_options_init_sized((p), sizeof *(p))
 #define kimi_step_init(p) kimi_step_init_sized((p), sizeof *(p))
 #define kimi_engine_statistics_init(p) kimi_engine_statistics_init_sized((p), sizeof *(p))
 #define kimi_session_statistics_init(p) kimi_session_statistics_init_sized((p), sizeof *(p))
+#define kimi_estimate_init(p) kimi_estimate_init_sized((p), sizeof *(p))
 
 /* ---- Engine ---- */
 
@@ -200,6 +218,11 @@ KIMI_API void kimi_session_statistics_init_sized(kimi_session_statistics *statis
  * status; the text names the file, tensor or field. Any thread. */
 KIMI_API kimi_status kimi_engine_create(const kimi_engine_options *options, kimi_engine **out,
                                         kimi_error *error) KIMI_NOEXCEPT;
+
+/* What a deployment would need and what fits, before anything is loaded: of the checkpoint only
+ * config.json and the index are read. Errors: as kimi_engine_create for these files. Any thread. */
+KIMI_API kimi_status kimi_deployment_estimate(const char *deployment, kimi_estimate *out,
+                                              kimi_error *error) KIMI_NOEXCEPT;
 
 /* Gives up the caller's hold. Memory returns when the engine's last session is destroyed too. NULL
  * is allowed. Any thread, not from the progress callback. */

@@ -2,17 +2,42 @@
 
 #include <immintrin.h>
 #include <sched.h>
+#include <signal.h>
 
 namespace kimi {
+
+unsigned available_cores() {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
+}
+
 namespace {
 
 // How long an idle worker looks for work before it sleeps: longer than the serial parts between the
 // loops of a decode step, short enough not to burn a core between steps.
 constexpr int kSpins = 4000;
 
+// Threads started meanwhile leave the host program's signals to its own threads.
+class BlockedSignals {
+  public:
+    BlockedSignals() {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before_);
+    }
+    BlockedSignals(const BlockedSignals &) = delete;
+    BlockedSignals &operator=(const BlockedSignals &) = delete;
+    ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+  private:
+    sigset_t before_;
+};
+
 }  // namespace
 
 ThreadPool::ThreadPool(unsigned n_threads) {
+    const BlockedSignals blocked;
     try {
         for (unsigned i = 1; i < n_threads; ++i) threads_.emplace_back([this, i] { work(i); });
     } catch (...) {

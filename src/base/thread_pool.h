@@ -9,6 +9,9 @@
 
 namespace kimi {
 
+// Cores that this process may use, at least 1.
+unsigned available_cores();
+
 class ThreadPool {
   public:
     // The calling thread takes part, so n_threads - 1 threads are started. Throws

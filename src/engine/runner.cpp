@@ -1,12 +1,11 @@
 #include "engine/runner.h"
 
-#include <sched.h>
-
 #include <algorithm>
 
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/kernels.h"
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "kv/page_pool.h"
 
 namespace kimi {
@@ -14,12 +13,6 @@ namespace {
 
 // Even with a small prefill chunk a draft tree or a batch of sessions fits one pass.
 constexpr std::uint32_t kMinRows = 64;
-
-unsigned available_cores() {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
-}
 
 std::unique_ptr<Device> make_device(const Deployment &deployment) {
     if (deployment.backend != Deployment::Backend::cpu)

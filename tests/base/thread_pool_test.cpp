@@ -1,5 +1,8 @@
 #include "base/thread_pool.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -22,4 +25,23 @@ TEST_CASE("thread pool: every task of every loop runs exactly once") {
             REQUIRE(std::accumulate(hits.begin(), hits.end(), 0) == static_cast<int>(n));
         }
     }
+}
+
+TEST_CASE("thread pool: workers leave the host's signals to its own threads") {
+    const ThreadPool pool(3);
+    const std::string own = std::to_string(getpid());
+    int n_workers = 0;
+    for (const auto &task : std::filesystem::directory_iterator("/proc/self/task")) {
+        if (task.path().filename() == own) continue;
+        std::ifstream status(task.path() / "status");
+        std::string line;
+        while (std::getline(status, line))
+            if (line.starts_with("SigBlk:")) {
+                const auto blocked = std::stoull(line.substr(7), nullptr, 16);
+                CHECK((blocked & (1ULL << (SIGINT - 1))) != 0);
+                CHECK((blocked & (1ULL << (SIGALRM - 1))) != 0);
+                ++n_workers;
+            }
+    }
+    CHECK(n_workers == 2);
 }

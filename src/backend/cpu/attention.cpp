@@ -37,11 +37,28 @@ class Prefetch {
     std::size_t piece_;
 };
 
+std::uint32_t rows_per_block(std::uint32_t n_heads) {
+    return std::max(1U, kBlockQueries / n_heads);
+}
+std::uint32_t splits_for(std::uint32_t context) {
+    return (context + kMaxTreeNodes) / CpuAttention::kSplitTokens + 1;
+}
+// Blocks whose splits are computed in parallel.
+unsigned parallel_blocks(unsigned n_threads) {
+    return 2 * n_threads;
+}
+
 std::uint32_t ceil_div(std::uint32_t a, std::uint32_t b) {
     return (a + b - 1) / b;
 }
 
 }  // namespace
+
+std::size_t cpu_split_bytes(std::uint32_t n_heads, std::uint32_t kv_rank, std::uint32_t context,
+                            unsigned n_threads) {
+    return std::size_t{parallel_blocks(n_threads)} * splits_for(context) * rows_per_block(n_heads) *
+           n_heads * (kv_rank + 2) * sizeof(float);
+}
 
 std::uint32_t CpuAttention::Row::context() const {
     return base + static_cast<std::uint32_t>(std::popcount(path));
@@ -53,16 +70,15 @@ CpuAttention::CpuAttention(const CpuKernels &kernels, ThreadPool &pool, const De
       dim_(limits.mla.kv_rank + limits.mla.rope_dim),
       kv_rank_(limits.mla.kv_rank),
       n_heads_(limits.mla.n_heads),
-      rows_per_block_(std::max(1U, kBlockQueries / n_heads_)),
+      rows_per_block_(rows_per_block(n_heads_)),
       max_queries_(rows_per_block_ * n_heads_),
-      max_splits_((limits.context + kMaxTreeNodes) / kSplitTokens + 1),
+      max_splits_(splits_for(limits.context)),
       partial_floats_(std::size_t{max_queries_} * (kv_rank_ + 2)) {
     rows_.reserve(limits.rows);
     blocks_.reserve(limits.rows);
     scratch_floats_ = 2 * std::size_t{kPageTokens} * (dim_ + max_queries_) + 2 * partial_floats_;
     scratch_ = HostMemory(pool.n_threads() * scratch_floats_ * sizeof(float), "attention");
-    const std::size_t parallel_blocks = 2 * pool.n_threads();
-    partials_ = HostMemory(parallel_blocks * max_splits_ * partial_floats_ * sizeof(float),
+    partials_ = HostMemory(cpu_split_bytes(n_heads_, kv_rank_, limits.context, pool.n_threads()),
                            "attention over split contexts");
 }
 
@@ -113,7 +129,7 @@ void CpuAttention::run(std::uint32_t layer, const CpuKvCache &kv, const MlaShape
                        const StepPlan &plan, const float *queries, float *out) {
     const Pass pass{layer, kv, shape, queries, out};
     make_blocks(plan);
-    if (blocks_.size() > 2 * pool_->n_threads()) {
+    if (blocks_.size() > parallel_blocks(pool_->n_threads())) {
         pool_->run(blocks_.size(), [&](std::size_t b, unsigned thread) {
             const Scratch s = scratch(thread);
             std::fill_n(s.total.sum, max_queries_, 0.0f);

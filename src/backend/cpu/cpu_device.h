@@ -12,4 +12,9 @@ enum class CpuIsa;
 // n_threads counts the calling thread.
 std::unique_ptr<Device> make_cpu_device(CpuIsa isa, unsigned n_threads);
 
+// Bytes that it reserves for partial results of attention over long contexts; the rest of its
+// workspace does not grow with the context.
+std::size_t cpu_split_bytes(std::uint32_t n_heads, std::uint32_t kv_rank, std::uint32_t context,
+                            unsigned n_threads);
+
 }  // namespace kimi

@@ -1,0 +1,66 @@
+#include "engine/estimate.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "backend/cpu/cpu_device.h"
+#include "base/thread_pool.h"
+#include "kv/page_pool.h"
+#include "model/config.h"
+#include "model/dims.h"
+
+namespace kimi {
+namespace {
+
+// Blocks that a layer's attention is split into at most, where that depends on the device.
+constexpr std::uint32_t kGpuMultiprocessors = 188;
+
+std::uint64_t host_memory() {
+    return static_cast<std::uint64_t>(std::max(0L, sysconf(_SC_PHYS_PAGES))) *
+           static_cast<std::uint64_t>(std::max(0L, sysconf(_SC_PAGESIZE)));
+}
+
+// Partial results of attention; ranks share the threads.
+std::uint64_t cpu_split_workspace(const Deployment &deployment, const TargetDims &target,
+                                  std::uint32_t context) {
+    const unsigned threads = deployment.threads > 0 ? deployment.threads : available_cores();
+    return cpu_split_bytes(target.n_heads, target.kv_rank, context,
+                           std::max(1U, threads / deployment.ranks));
+}
+
+}  // namespace
+
+Estimate estimate(const Deployment &deployment, std::uint64_t memory_bytes) {
+    const bool cpu = deployment.backend == Deployment::Backend::cpu;
+    const ModelDims dims = read_model_dims(deployment.checkpoint, deployment.drafter);
+    const Placement placement = placement_of(deployment, dims);
+    const std::uint32_t context =
+        deployment.context_limit > 0
+            ? deployment.context_limit
+            : read_model_config(deployment.checkpoint + "/config.json").max_position;
+    Machine machine;
+    machine.devices = placement.ranks;
+    machine.multiprocessors = cpu ? 1 : kGpuMultiprocessors;
+    machine.memory_bytes =
+        cpu && memory_bytes == 0 ? host_memory() / placement.ranks : memory_bytes;
+    const std::uint64_t split_bytes =
+        cpu ? cpu_split_workspace(deployment, dims.target, context) : 0;
+    machine.reserved_bytes = split_bytes;
+
+    // Memory does not depend on what is routed where.
+    const ExpertMap experts = ExpertMap::in_order(dims.target, placement.expert_groups);
+    const CostModel model(dims, placement, machine, kv_format(deployment.kv_type),
+                          Routing(dims.target, experts, 1));
+    Estimate out;
+    out.devices = placement.ranks;
+    out.device = model.memory(
+        {deployment.prefill_chunk, deployment.max_nodes + 1, deployment.draft_sessions});
+    out.device.workspace += split_bytes;
+    const std::uint64_t tokens =
+        deployment.kv_capacity_tokens > 0 ? deployment.kv_capacity_tokens : context;
+    out.kv_bytes = pages_for(tokens) * kPageTokens * out.device.token;
+    return out;
+}
+
+}  // namespace kimi
