@@ -9,7 +9,8 @@ namespace kimi::bench {
 
 struct Options {
     std::string deployment;
-    std::uint32_t prompt = 512, generate = 64;
+    std::uint32_t prompt = 0;  // tokens; 0: what the measurement finds useful
+    std::uint32_t generate = 64;
     std::vector<std::uint32_t> fill;  // contexts
 };
 

@@ -14,10 +14,10 @@ void run_decode(const Options &options) {
     const double bandwidth = read_bandwidth(std::max(1U, std::thread::hardware_concurrency()));
     std::printf("read bandwidth        %8.2f GB/s\n", bandwidth);
 
+    const std::uint32_t n_prompt = options.prompt > 0 ? options.prompt : 512;
     Session session(engine, greedy(0));
-    session.append(random_tokens(options.prompt, engine->vocab()));
-    std::printf("prefill %6u tokens  %8.1f tokens/s\n", options.prompt,
-                options.prompt / prefill(session));
+    session.append(random_tokens(n_prompt, engine->vocab()));
+    std::printf("prefill %6u tokens  %8.1f tokens/s\n", n_prompt, n_prompt / prefill(session));
 
     // The first steps bring the weights into memory.
     for (int i = 0; i < 2; ++i) timed_step(session);

@@ -10,20 +10,18 @@ namespace kimi::bench {
 namespace {
 
 constexpr const char *kUsage =
-    "usage: kimi-bench DEPLOYMENT [--prompt N] [--generate N]\n"
-    "       kimi-bench DEPLOYMENT --fill N [--fill N ...]\n"
-    "       kimi-bench speculation DEPLOYMENT [--generate N]\n"
-    "       kimi-bench kv [DEPLOYMENT]\n"
-    "\n"
-    "The first form measures the machine's read bandwidth, prefill of N random tokens (default "
-    "512)\n"
-    "and decoding of N tokens (default 64) behind them. --fill measures decode steps and "
-    "attention\n"
-    "alone behind contexts of N tokens whose KV is filled in, not computed. `speculation` "
-    "compares\n"
-    "drafting with plain decoding: cost of a step, tokens per second, acceptance by depth and "
-    "context.\n"
-    "`kv` replays sessions that come and go, and shows how their pages lie.\n";
+    R"(usage: kimi-bench DEPLOYMENT [--prompt N] [--generate N]
+       kimi-bench DEPLOYMENT --fill N [--fill N ...]
+       kimi-bench speculation DEPLOYMENT [--prompt N] [--generate N]
+       kimi-bench kv [DEPLOYMENT]
+
+The first form measures the machine's read bandwidth, prefill of N random tokens (default 512)
+and decoding of N tokens (default 64) behind them. --fill measures decode steps and attention
+alone behind contexts of N tokens whose KV is filled in, not computed. `speculation` compares
+drafting with plain decoding: cost of a step, then tokens per second and acceptance by depth, in
+contexts from 100 tokens up to N that the model wrote itself (default 4000). `kv` replays sessions
+that come and go, and shows how their pages lie.
+)";
 
 std::uint32_t number(const char *text, const std::string &option) {
     std::uint32_t value = 0;

@@ -47,7 +47,8 @@ Run decode(const std::shared_ptr<Engine> &engine, std::span<const std::int32_t> 
     return run;
 }
 
-void print_pass_costs(const std::shared_ptr<Engine> &engine, std::span<const std::int32_t> prompt) {
+void print_pass_costs(const std::shared_ptr<Engine> &engine) {
+    const std::vector<std::int32_t> prompt = random_tokens(100, engine->vocab());
     // Plain and 9-row steps in turn, so that both see the same machine.
     Session plain(engine, greedy(0)), drafting(engine, greedy(8));
     plain.append(prompt);
@@ -60,8 +61,13 @@ void print_pass_costs(const std::shared_ptr<Engine> &engine, std::span<const std
         const double seconds = timed_step(drafting);
         if (drafting.result().draft_nodes == 8) nine.push_back(seconds);
     }
-    std::printf("one token %.2f ms; draft and verify of 9 rows %.2f ms = %.2f single steps\n",
-                median(one) * 1e3, median(nine) * 1e3, median(nine) / median(one));
+    const SessionStats &s = drafting.stats();
+    std::printf("one token %.2f ms; draft and verify of 9 rows %.2f ms = %.2f single steps "
+                "(draft %.2f ms, verify %.2f ms)\n",
+                median(one) * 1e3, median(nine) * 1e3, median(nine) / median(one),
+                s.draft / static_cast<double>(s.steps) * 1e3,
+                s.verify / static_cast<double>(s.steps) * 1e3);
+    std::fflush(stdout);
 }
 
 }  // namespace
@@ -70,13 +76,14 @@ void run_speculation(const Options &options) {
     const auto engine = open_engine(options.deployment);
     if (engine->runner().limits().draft.n_heads == 0)
         fail(KIMI_INVALID_ARGUMENT, options.deployment, ": the deployment names no drafter");
-    const std::vector<std::int32_t> text = written_text(engine, 4200);
-    print_pass_costs(engine, std::span(text).first(std::min<std::size_t>(text.size(), 200)));
+    print_pass_costs(engine);
+    const std::uint32_t longest = options.prompt > 0 ? options.prompt : 4000;
+    const std::vector<std::int32_t> text = written_text(engine, longest);
 
     std::printf("\n%8s %8s %10s %8s %10s %9s   %s\n", "context", "mode", "tokens/s", "gain",
                 "per step", "accepted", "accepted of offered, by depth");
     for (const std::uint32_t context : {100U, 500U, 1000U, 2000U, 4000U}) {
-        if (context + 10 > text.size()) break;
+        if (context > text.size()) break;
         double plain = 0;
         for (const Mode &mode : kModes) {
             const Run run = decode(engine, std::span(text).first(context), mode, options.generate);
@@ -93,6 +100,7 @@ void run_speculation(const Options &options) {
                 std::printf(" %.2f", static_cast<double>(s.accepted_at[d]) /
                                          static_cast<double>(s.offered[d]));
             std::printf("\n");
+            std::fflush(stdout);
         }
     }
 }
