@@ -17,6 +17,8 @@ namespace {
 // How long an idle worker looks for work before it sleeps: longer than the serial parts between the
 // loops of a decode step, short enough not to burn a core between steps.
 constexpr int kSpins = 4000;
+// A task number that no loop reaches.
+constexpr std::uint64_t kNoTask = UINT32_MAX;
 
 // Threads started meanwhile leave the host program's signals to its own threads.
 class BlockedSignals {
@@ -58,11 +60,14 @@ void ThreadPool::stop() {
 }
 
 void ThreadPool::run_erased(std::uint32_t n, const void *task, Call call) {
-    task_.store(task, std::memory_order_relaxed);
-    call_.store(call, std::memory_order_relaxed);
-    n_.store(n, std::memory_order_relaxed);
-    n_done_.store(0, std::memory_order_relaxed);
+    // First no ticket is valid: a worker that is still looking for tasks of the last loop, and sees
+    // the new n, must not take one before everything is set.
     const std::uint64_t loop = (ticket_.load(std::memory_order_relaxed) >> 32) + 1;
+    ticket_.store(loop << 32 | kNoTask, std::memory_order_relaxed);
+    task_.store(task, std::memory_order_release);
+    call_.store(call, std::memory_order_release);
+    n_.store(n, std::memory_order_release);
+    n_done_.store(0, std::memory_order_relaxed);
     ticket_.store(loop << 32, std::memory_order_release);
     wake_.fetch_add(1, std::memory_order_release);
     wake_.notify_all();
@@ -79,10 +84,10 @@ void ThreadPool::run_erased(std::uint32_t n, const void *task, Call call) {
 void ThreadPool::take_tasks(unsigned thread) {
     for (;;) {
         std::uint64_t ticket = ticket_.load(std::memory_order_acquire);
-        const void *task = task_.load(std::memory_order_relaxed);
-        const Call call = call_.load(std::memory_order_relaxed);
+        const void *task = task_.load(std::memory_order_acquire);
+        const Call call = call_.load(std::memory_order_acquire);
         const auto i = static_cast<std::uint32_t>(ticket);
-        if (i >= n_.load(std::memory_order_relaxed)) return;
+        if (i >= n_.load(std::memory_order_acquire)) return;
         if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
         call(task, i, thread);
         n_done_.fetch_add(1, std::memory_order_release);

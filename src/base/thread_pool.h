@@ -47,8 +47,8 @@ class ThreadPool {
     void take_tasks(unsigned thread);
     void stop();
 
-    // The loop being run. A worker may read these fields while the next loop is set up; it then
-    // finds that its ticket is no longer current and does not use them.
+    // The loop being run. A worker may read these fields while the next loop is set up; its ticket is
+    // then no longer current, and it does not use them.
     std::atomic<const void *> task_{nullptr};
     std::atomic<Call> call_{nullptr};
     std::atomic<std::uint32_t> n_{0};

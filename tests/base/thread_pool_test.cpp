@@ -45,3 +45,16 @@ TEST_CASE("thread pool: workers leave the host's signals to its own threads") {
     }
     CHECK(n_workers == 2);
 }
+
+TEST_CASE("thread pool: a worker that is late for a short loop takes no task of the next one") {
+    ThreadPool pool(4);
+    std::vector<std::atomic<int>> hits(40);
+    int wrong = 0;
+    for (int loop = 0; loop < 300000; ++loop) {
+        const std::size_t n = loop % 2 == 0 ? 3 : hits.size();
+        for (auto &h : hits) h.store(0, std::memory_order_relaxed);
+        pool.run(n, [&](std::size_t i, unsigned) { hits[i].fetch_add(1); });
+        for (std::size_t i = 0; i < hits.size(); ++i) wrong += hits[i].load() != (i < n);
+    }
+    CHECK(wrong == 0);
+}
