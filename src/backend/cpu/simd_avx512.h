@@ -20,7 +20,7 @@ struct Simd {
     // Accumulators that fit the registers beside the operands: rows of weights at 1, 2, 4 and 8
     // tokens.
     static constexpr int kBf16Rows[4] = {8, 4, 4, 2};
-    static constexpr int kInt4Rows[4] = {4, 4, 2, 1};
+    static constexpr int kInt4Rows[4] = {4, 4, 4, 2};
     static constexpr int kScoreQueries = 4;
     static constexpr int kSumQueries = 8, kSumCols = 2;  // vectors of columns
 
