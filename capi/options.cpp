@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "capi/boundary.h"
+#include "text/utf8.h"
 
 namespace kimi::capi {
 
@@ -49,6 +50,50 @@ SessionOptions read_session_options(const kimi_session_options *in) {
     out.draft_budget = o.draft_budget;
     out.draft_chain = o.draft_mode == KIMI_DRAFT_CHAIN;
     out.ignore_stop = (o.flags & KIMI_IGNORE_STOP) != 0;
+    return out;
+}
+
+ConstraintKind constraint_kind(std::uint32_t kind) {
+    switch (kind) {
+        case KIMI_CONSTRAINT_JSON_SCHEMA:
+            return ConstraintKind::json_schema;
+        case KIMI_CONSTRAINT_REGEX:
+            return ConstraintKind::regex;
+        case KIMI_CONSTRAINT_TOOLS:
+            return ConstraintKind::tool_calls;
+        default:
+            fail(KIMI_INVALID_ARGUMENT, "kind is ", kind, ", must be one of KIMI_CONSTRAINT_*");
+    }
+}
+
+std::vector<LogitBias> read_biases(std::span<const kimi_logit_bias> in, std::uint32_t vocab) {
+    std::vector<LogitBias> out;
+    for (std::size_t i = 0; i < in.size(); ++i) {
+        if (in[i].token < 0 || static_cast<std::uint32_t>(in[i].token) >= vocab)
+            fail(KIMI_INVALID_ARGUMENT, "biases[", i, "].token is ", in[i].token,
+                 ", must be from 0 to ", vocab - 1);
+        if (!(in[i].bias >= -100 && in[i].bias <= 100))
+            fail(KIMI_INVALID_ARGUMENT, "biases[", i, "].bias is ", in[i].bias,
+                 ", must be from -100 to 100");
+        out.push_back({in[i].token, in[i].bias});
+    }
+    return out;
+}
+
+std::vector<std::string> read_stop_strings(std::span<const char *const> in) {
+    if (in.size() > KIMI_MAX_STOP_STRINGS)
+        fail(KIMI_INVALID_ARGUMENT, "n is ", in.size(), ", must be from 0 to ",
+             std::size_t{KIMI_MAX_STOP_STRINGS});
+    std::vector<std::string> out;
+    for (std::size_t i = 0; i < in.size(); ++i) {
+        out.emplace_back(&not_null(in[i], cat("strings[", i, "]")));
+        const std::size_t bytes = out.back().size();
+        if (bytes == 0 || bytes > KIMI_MAX_STOP_BYTES)
+            fail(KIMI_INVALID_ARGUMENT, "strings[", i, "] has ", bytes,
+                 " bytes, must have from 1 to ", std::size_t{KIMI_MAX_STOP_BYTES});
+        if (find_invalid_utf8(out.back()) != std::string::npos)
+            fail(KIMI_INVALID_ARGUMENT, "strings[", i, "] is not UTF-8");
+    }
     return out;
 }
 

@@ -59,6 +59,35 @@ kimi_status kimi_session_set_options(kimi_session *session, const kimi_session_o
                    [&] { InUse(session).session().set_options(read_session_options(options)); });
 }
 
+kimi_status kimi_session_set_constraint(kimi_session *session, uint32_t kind, const char *text,
+                                        size_t len, kimi_error *error) noexcept {
+    return guarded(error, [&] {
+        const InUse held(session);
+        const std::string_view what = capi::text(text, len, "text");
+        held.session().next_rules().constraint =
+            kind == KIMI_CONSTRAINT_NONE
+                ? nullptr
+                : held.session().engine().constraints().get(constraint_kind(kind), what);
+    });
+}
+
+kimi_status kimi_session_set_logit_bias(kimi_session *session, const kimi_logit_bias *biases,
+                                        size_t n, kimi_error *error) noexcept {
+    return guarded(error, [&] {
+        const InUse held(session);
+        held.session().next_rules().biases =
+            read_biases(array(biases, n, "biases"), held.session().engine().vocab());
+    });
+}
+
+kimi_status kimi_session_set_stop_strings(kimi_session *session, const char *const *strings,
+                                          size_t n, kimi_error *error) noexcept {
+    return guarded(error, [&] {
+        const InUse held(session);
+        held.session().next_rules().stop_strings = read_stop_strings(array(strings, n, "strings"));
+    });
+}
+
 kimi_session *kimi_session_retain(kimi_session *session) noexcept {
     if (session != nullptr) session->holders.fetch_add(1, std::memory_order_relaxed);
     return session;

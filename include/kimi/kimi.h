@@ -53,14 +53,14 @@ enum {
     KIMI_UNSUPPORTED = -5,          /* valid, but not something this library or build does */
     KIMI_OUT_OF_MEMORY = -6,        /* host memory */
     KIMI_DEVICE_OUT_OF_MEMORY = -7, /* memory of a GPU */
-    KIMI_TOO_LONG = -8,             /* over the context limit, or a buffer is too small */
-    KIMI_BUSY = -9,                 /* no capacity left now: KV pages are used by other sessions */
-    KIMI_CANCELLED = -10,           /* a progress callback asked to stop */
-    KIMI_DEADLINE = -11,            /* a time limit passed */
-    KIMI_DEVICE_LOST = -12,         /* the engine can no longer compute: destroy it */
-    KIMI_VERSION_MISMATCH = -13,    /* made by or for another version of the library */
-    KIMI_NUMERIC = -14,             /* the model produced NaN or Inf */
-    KIMI_INTERNAL = -15             /* a bug in the library: the engine refuses further work */
+    KIMI_TOO_LONG = -8,   /* over the context limit, a constraint too complex, a buffer too small */
+    KIMI_BUSY = -9,       /* no capacity left now: KV pages are used by other sessions */
+    KIMI_CANCELLED = -10, /* a progress callback asked to stop */
+    KIMI_DEADLINE = -11,  /* a time limit passed */
+    KIMI_DEVICE_LOST = -12,      /* the engine can no longer compute: destroy it */
+    KIMI_VERSION_MISMATCH = -13, /* made by or for another version of the library */
+    KIMI_NUMERIC = -14,          /* the model produced NaN or Inf */
+    KIMI_INTERNAL = -15          /* a bug in the library: the engine refuses further work */
 };
 
 enum { KIMI_PHASE_PREFILL = 0, KIMI_PHASE_DECODE = 1, KIMI_PHASE_FINISHED = 2 };
@@ -73,8 +73,8 @@ enum {
     KIMI_FINISH_DEADLINE = 4,
     KIMI_FINISH_ERROR = 5, /* the step's status says why */
     KIMI_FINISH_TOOL_CALLS = 6,
-    KIMI_FINISH_STOP_STRING = 7,
-    KIMI_FINISH_CONSTRAINT = 8
+    KIMI_FINISH_STOP_STRING = 7, /* kimi_session_set_stop_strings */
+    KIMI_FINISH_CONSTRAINT = 8   /* the constraint allows no further token */
 };
 
 enum { KIMI_DRAFT_TREE = 0, KIMI_DRAFT_CHAIN = 1 };
@@ -87,6 +87,16 @@ enum { KIMI_SPECIALS = 1 };
 
 /* Flag of kimi_session_options: stop tokens do not end the reply. */
 enum { KIMI_IGNORE_STOP = 1 };
+
+/* Kinds of kimi_session_set_constraint. */
+enum {
+    KIMI_CONSTRAINT_NONE = 0,
+    KIMI_CONSTRAINT_JSON_SCHEMA = 1,
+    KIMI_CONSTRAINT_REGEX = 2,
+    KIMI_CONSTRAINT_TOOLS = 3
+};
+
+enum { KIMI_MAX_STOP_STRINGS = 16, KIMI_MAX_STOP_BYTES = 256 };
 
 typedef struct kimi_engine kimi_engine;
 typedef struct kimi_tokenizer kimi_tokenizer;
@@ -122,6 +132,12 @@ typedef struct kimi_session_options {
     uint32_t draft_mode;   /* KIMI_DRAFT_TREE (default) or KIMI_DRAFT_CHAIN */
     uint32_t flags;        /* KIMI_IGNORE_STOP or 0 */
 } kimi_session_options;
+
+/* What is added to a token's logit before sampling: -100..100; +-100 all but forces or forbids. */
+typedef struct kimi_logit_bias {
+    int32_t token;
+    float bias;
+} kimi_logit_bias;
 
 /* What one step did. tokens and text belong to the session and are valid until its next call. */
 typedef struct kimi_step {
@@ -278,6 +294,58 @@ KIMI_API kimi_status kimi_session_create(kimi_engine *engine, const kimi_session
 KIMI_API kimi_status kimi_session_set_options(kimi_session *session,
                                               const kimi_session_options *options,
                                               kimi_error *error) KIMI_NOEXCEPT;
+
+/* Constrains the replies from the next one on: tokens that would leave what text describes are
+ * never chosen, whatever is drafted. kind:
+ *
+ *   KIMI_CONSTRAINT_JSON_SCHEMA  text is a JSON schema, the reply one JSON value that satisfies it,
+ *       on one line, with at most one space behind , and : and none elsewhere. Supported, of draft
+ *       2020-12: true, false; type; enum, const; properties, required, additionalProperties (false
+ *       if it is missing beside properties); items, prefixItems, minItems, maxItems; minLength,
+ *       maxLength (in characters); pattern; minimum, maximum, exclusiveMinimum, exclusiveMaximum
+ *       (such numbers have no exponent); anyOf; oneOf, read as anyOf; allOf of one schema; $ref
+ *       within the document, $defs. enum, const, anyOf, oneOf, allOf and $ref stand alone, except
+ *       that type may limit the first two. Annotations (title, description, default, format, ...)
+ *       are ignored. Properties come in any order, but in the schema's where an object has more
+ *       than 32 or is one of several alternatives. At most 64 brackets and quotes are open at once.
+ *       {} is any JSON.
+ *   KIMI_CONSTRAINT_REGEX  text is an expression that the whole reply matches, in ECMAScript's
+ *       syntax without \b, \p, back references and look-around; \d \w \s are ASCII.
+ *   KIMI_CONSTRAINT_TOOLS  text is an array of tools as in a chat request. Calls name one of its
+ *       functions, and their arguments satisfy its parameters, a schema as above; what is around
+ *       the calls is free.
+ *   KIMI_CONSTRAINT_NONE   text is ignored: replies are free again, as at first.
+ *
+ * Where the prompt ends inside the reasoning (<think>), a schema or expression holds behind
+ * </think>, and until then no other special token is chosen. Special tokens never stand in a
+ * constrained text, and a stop token is chosen only where the text is complete. A reply that can
+ * not go on, such as with KIMI_IGNORE_STOP behind that stop token, ends with
+ * KIMI_FINISH_CONSTRAINT; one that reaches max_tokens may be incomplete. Forks and saved sessions
+ * keep the constraint and its place.
+ *
+ * Compiling takes from below a millisecond to some hundred; the engine keeps the last 16 results
+ * for all its sessions. Errors: KIMI_INVALID_ARGUMENT for text that is malformed or allows nothing,
+ * KIMI_UNSUPPORTED for what is not in the list above (the message names the keyword and its path),
+ * KIMI_TOO_LONG for what is too complex; the constraint is then as before. */
+KIMI_API kimi_status kimi_session_set_constraint(kimi_session *session, uint32_t kind,
+                                                 const char *text, size_t len,
+                                                 kimi_error *error) KIMI_NOEXCEPT;
+
+/* Sets the biases of the replies from the next one on; n = 0 for none. They are added to the
+ * logits, of one token together, before temperature and the other options apply. Errors:
+ * KIMI_INVALID_ARGUMENT for a token outside the vocabulary or a bias outside -100..100. */
+KIMI_API kimi_status kimi_session_set_logit_bias(kimi_session *session,
+                                                 const kimi_logit_bias *biases, size_t n,
+                                                 kimi_error *error) KIMI_NOEXCEPT;
+
+/* Sets the strings, at most KIMI_MAX_STOP_STRINGS of 1 to KIMI_MAX_STOP_BYTES bytes, that end the
+ * replies from the next one on with KIMI_FINISH_STOP_STRING; n = 0 for none. The reply's text, its
+ * reasoning included, ends before the first of them, however tokens cut it; text that may still
+ * begin one is held back meanwhile. The tokens include those of the string. Errors:
+ * KIMI_INVALID_ARGUMENT. */
+KIMI_API kimi_status kimi_session_set_stop_strings(kimi_session *session,
+                                                   const char *const *strings, size_t n,
+                                                   kimi_error *error) KIMI_NOEXCEPT;
 
 /* Takes another hold on the session, for a thread that may cancel it; returns its argument. Each
  * holder destroys once. Any thread that has a hold. */

@@ -100,14 +100,6 @@ bool Constraint::advance(ConstraintState &state, std::string_view bytes) const {
     return true;
 }
 
-bool Constraint::dead(const ConstraintState &state) const {
-    for (int byte = 0; byte < 256; ++byte) {
-        ConstraintState next = state;
-        if (advance(next, static_cast<std::uint8_t>(byte))) return false;
-    }
-    return true;
-}
-
 std::shared_ptr<const Constraint> compile_constraint(ConstraintKind kind, std::string_view text,
                                                      const ConstraintLimits &limits) {
     if (text.size() > limits.max_text)

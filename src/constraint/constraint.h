@@ -50,8 +50,6 @@ class Constraint {
     bool advance(ConstraintState &state, std::string_view bytes) const;
     // The text is complete.
     bool accepting(const ConstraintState &state) const { return dfa_.accepting(state.state); }
-    // Nothing can follow: the text is over, or its nesting cannot be closed within kMaxNesting.
-    bool dead(const ConstraintState &state) const;
 
     const PushdownDfa &automaton() const { return dfa_; }
 

@@ -47,6 +47,15 @@ void ReplyConstraint::fill(const ReplyState &state, std::span<std::uint64_t> mas
     std::fill(std::copy(outside_.begin(), outside_.end(), mask.begin()), mask.end(), 0);
 }
 
+bool ReplyConstraint::allows_outside(std::int32_t token) const {
+    const auto at = static_cast<std::size_t>(token);
+    return at / 64 < outside_.size() && (outside_[at / 64] >> at % 64 & 1) != 0;
+}
+
+bool ReplyConstraint::allows(const ReplyState &state, std::int32_t token) const {
+    return state.inside ? mask_.allows(state.text, token) : allows_outside(token);
+}
+
 bool ReplyConstraint::advance(ReplyState &state, std::int32_t token) const {
     if (state.inside) {
         if (!mask_.advance(state.text, token)) return false;
@@ -54,8 +63,7 @@ bool ReplyConstraint::advance(ReplyState &state, std::int32_t token) const {
         if (ended && kind_ == ConstraintKind::tool_calls) state = start(false);
         return true;
     }
-    const auto at = static_cast<std::size_t>(token);
-    if (at / 64 >= outside_.size() || (outside_[at / 64] >> at % 64 & 1) == 0) return false;
+    if (!allows_outside(token)) return false;
     state.inside = token == begin_;
     return true;
 }

@@ -40,10 +40,13 @@ class ReplyConstraint {
     }
     // As TokenMask::fill().
     void fill(const ReplyState &state, std::span<std::uint64_t> mask) const;
+    bool allows(const ReplyState &state, std::int32_t token) const;
     // Appends a token to the reply. False, and the state is as before, where it is not allowed.
     bool advance(ReplyState &state, std::int32_t token) const;
 
   private:
+    bool allows_outside(std::int32_t token) const;
+
     ConstraintKind kind_;
     std::string text_;
     TokenMask mask_;

@@ -10,6 +10,7 @@ Engine::Engine(const std::string &deployment_path, const Progress &progress)
     : deployment_(read_deployment(deployment_path)),
       runner_(deployment_, progress),
       tokenizer_(std::make_shared<const Tokenizer>(deployment_.checkpoint)),
+      constraints_(*tokenizer_),
       kv_(runner_.device(), runner_.limits()),
       scheduler_(runner_, kv_, deployment_.prefill_chunk, deployment_.max_nodes) {
     if (static_cast<std::uint32_t>(tokenizer_->vocab_size()) > vocab())

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "constraint/constraint_cache.h"
 #include "deploy/deployment.h"
 #include "engine/runner.h"
 #include "engine/scheduler.h"
@@ -30,6 +31,8 @@ class Engine {
     // The bytes of a token; empty where the tokenizer has none.
     std::string_view token_text(std::int32_t token) const;
 
+    ConstraintCache &constraints() { return constraints_; }
+
     // One step of each session; the results are in the sessions. Any thread.
     void step(std::span<Session *const> sessions);
 
@@ -49,6 +52,7 @@ class Engine {
     Deployment deployment_;
     Runner runner_;
     std::shared_ptr<const Tokenizer> tokenizer_;
+    ConstraintCache constraints_;
 
     std::mutex mutex_;  // guards all below
     KvSpace kv_;

@@ -13,7 +13,7 @@ Scheduler::Scheduler(Runner &runner, KvSpace &kv, std::uint32_t prefill_chunk,
       prefill_chunk_(prefill_chunk),
       max_nodes_(max_nodes),
       plan_(runner.max_rows()),
-      sampler_(runner.config().vocab) {
+      chooser_(runner.config().vocab) {
     const std::uint32_t rows = runner.max_rows();
     work_.reserve(rows);
     drafting_.reserve(rows);
@@ -116,7 +116,8 @@ void Scheduler::draft() {
         Session &session = *work.session;
         const std::uint32_t budget = session.options().draft_budget;
         if (budget == KIMI_AUTO && !session.budget_policy().wants_draft()) continue;
-        k = std::max(k, std::min(budget, max_nodes_));
+        // A constraint may leave out the best.
+        k = std::max(k, session.rules().constraint ? kMaxTreeNodes : std::min(budget, max_nodes_));
         const KvSequence &kv = session.kv();
         requests_.push_back(
             {session.pending()[0],
@@ -152,8 +153,9 @@ void Scheduler::build_tree(Work &work, std::uint32_t index, std::uint32_t k) {
     const DraftLists lists{depth, k, std::span(top_tokens_).subspan(first, n),
                            std::span(top_log_probability_).subspan(first, n)};
     const std::uint32_t budget = std::min(options.draft_budget, max_nodes_);
-    options.draft_chain ? build_draft_chain(lists, budget, work.tree)
-                        : build_draft_tree(lists, budget, work.tree);
+    DraftFilter *filter = filter_.begin(*work.session);
+    options.draft_chain ? build_draft_chain(lists, budget, work.tree, filter)
+                        : build_draft_tree(lists, budget, work.tree, filter);
 }
 
 void Scheduler::plan_work() {
@@ -192,9 +194,14 @@ void Scheduler::finish_prompt(Work &work) {
     const bool complete = work.n_rows == session.pending().size();
     kv_.written(session.kv(), work.n_rows);
     session.update_progress();
-    if (complete)
-        session.commit(sampler_.sample(runner_.target().logits(work.logits),
-                                       session.options().sampling, session.n_tokens()));
+    if (complete) commit_next(session, work.logits);
+}
+
+bool Scheduler::commit_next(Session &session, std::uint32_t logits) {
+    const auto token = chooser_.choose(runner_.target().logits(logits), session);
+    if (token) return session.commit(*token);
+    session.dead_end();
+    return false;
 }
 
 void Scheduler::accept(Work &work) {
@@ -221,10 +228,10 @@ void Scheduler::walk(Work &work) {
     Session &session = *work.session;
     work.path[work.n_path++] = 0;
     for (std::uint32_t row = 0;;) {
-        const std::int32_t token = sampler_.sample(runner_.target().logits(work.logits + row),
-                                                   session.options().sampling, session.n_tokens());
-        const bool goes_on = session.commit(token);
-        row = work.tree.child(row, token);
+        const std::uint64_t before = session.n_tokens();
+        const bool goes_on = commit_next(session, work.logits + row);
+        if (session.n_tokens() == before) return;
+        row = work.tree.child(row, session.tokens().back());
         if (row > 0) work.path[work.n_path++] = row;
         if (row == 0 || !goes_on) return;
     }

@@ -9,10 +9,10 @@
 #include "engine/plan_builder.h"
 #include "engine/runner.h"
 #include "engine/session.h"
+#include "engine/token_chooser.h"
 #include "kv/kv_space.h"
 #include "spec/budget.h"
 #include "spec/draft_tree.h"
-#include "spec/sampler.h"
 
 namespace kimi {
 
@@ -46,6 +46,8 @@ class Scheduler {
     void limit_tree(Work &work, std::uint32_t spare_rows);
 
     void finish_prompt(Work &work);
+    // False where the reply ended.
+    bool commit_next(Session &session, std::uint32_t logits);
     void accept(Work &work);
     void walk(Work &work);
     void compact(const Work &work);
@@ -56,7 +58,8 @@ class Scheduler {
     KvSpace &kv_;
     std::uint32_t prefill_chunk_, max_nodes_;
     PlanBuilder plan_;
-    Sampler sampler_;
+    TokenChooser chooser_;
+    ConstraintFilter filter_;
     PassCost pass_cost_;
     DraftCost draft_cost_;
     bool broken_ = false;  // a pass failed: no further work

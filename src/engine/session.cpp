@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "text/output_parser.h"
 
 namespace kimi {
 
@@ -24,12 +25,14 @@ Session::Session(std::shared_ptr<Engine> engine, SessionState state)
         kimi::fail(KIMI_CORRUPT, "the session's state contradicts itself");
     tokens_.assign(state.tokens.begin(), state.tokens.end());
     reply_begin_ = state.reply_begin;
+    rules_ = next_rules_ = std::move(state.rules);
+    reset_reply();
     result_.phase = state.phase;
     result_.finish_reason = state.finish_reason;
     result_.prompt_total = reply_begin_;
     // The reply's text so far was delivered; what is held back of it is not.
-    for (const std::int32_t token : tokens().subspan(reply_begin_))
-        utf8_.push(engine_->token_text(token), text_);
+    if (result_.phase == KIMI_PHASE_DECODE)
+        for (const std::int32_t token : tokens().subspan(reply_begin_)) take(token, true);
     text_.clear();
 }
 
@@ -44,12 +47,19 @@ Session::~Session() {
 }
 
 SessionState Session::state() const {
-    return {options_, tokens_, reply_begin_, result_.phase, result_.finish_reason};
+    const bool idle = result_.phase == KIMI_PHASE_FINISHED;
+    return {idle ? next_options_ : options_,
+            idle ? next_rules_ : rules_,
+            tokens_,
+            reply_begin_,
+            result_.phase,
+            result_.finish_reason};
 }
 
 std::unique_ptr<Session> Session::fork() const {
     auto copy = std::make_unique<Session>(engine_, state());
     copy->next_options_ = next_options_;
+    copy->next_rules_ = next_rules_;
     engine_->kv()->fork(kv_, copy->kv_);
     copy->update_progress();
     return copy;
@@ -105,23 +115,29 @@ void Session::truncate(std::uint64_t n) {
     kv->truncate(kv_, static_cast<std::uint32_t>(n));
     tokens_.resize(n);
     reply_begin_ = n;
-    n_committed_ = 0;
-    text_.clear();
-    utf8_ = Utf8Stream();
-    result_ = {};
+    reset_reply();
 }
 
 void Session::start_reply() {
     options_ = next_options_;
+    rules_ = next_rules_;
     reply_begin_ = tokens_.size();
-    n_committed_ = 0;
-    text_.clear();
-    utf8_ = Utf8Stream();
-    result_ = {};
+    reset_reply();
     result_.phase = KIMI_PHASE_PREFILL;
     result_.prompt_total = reply_begin_;
     update_progress();
     cancelled_.store(false, std::memory_order_relaxed);
+}
+
+void Session::reset_reply() {
+    n_committed_ = 0;
+    text_.clear();
+    utf8_ = Utf8Stream();
+    stop_strings_ = StopStrings(rules_.stop_strings);
+    result_ = {};
+    if (!rules_.constraint) return;
+    const OutputStart start = output_start(*engine_->tokenizer(), tokens().first(reply_begin_));
+    reply_state_ = rules_.constraint->start(start.reasoning);
 }
 
 bool Session::begin_step() {
@@ -155,9 +171,19 @@ bool Session::commit(std::int32_t token) {
     ++n_committed_;
     result_.phase = KIMI_PHASE_DECODE;
     const bool stop = !options_.ignore_stop && engine_->is_stop(token);
-    if (!stop) utf8_.push(engine_->token_text(token), text_);
-    if (stop || tokens_left() == 0) finish(stop ? KIMI_FINISH_STOP : KIMI_FINISH_LENGTH);
+    if (take(token, !stop))
+        finish(KIMI_FINISH_STOP_STRING);
+    else if (stop || tokens_left() == 0)
+        finish(stop ? KIMI_FINISH_STOP : KIMI_FINISH_LENGTH);
     return result_.phase == KIMI_PHASE_DECODE;
+}
+
+bool Session::take(std::int32_t token, bool with_text) {
+    if (rules_.constraint) rules_.constraint->advance(reply_state_, token);
+    if (!with_text) return false;
+    characters_.clear();
+    utf8_.push(engine_->token_text(token), characters_);
+    return stop_strings_.push(characters_, text_);
 }
 
 void Session::drafted(const DraftTree &tree, std::uint32_t n_accepted) {
@@ -180,7 +206,12 @@ void Session::fail(kimi_status status, std::string text) {
 }
 
 void Session::finish(std::uint32_t reason) {
-    utf8_.flush(text_);
+    if (reason != KIMI_FINISH_STOP_STRING) {
+        characters_.clear();
+        utf8_.flush(characters_);
+        stop_strings_.push(characters_, text_);
+        stop_strings_.flush(text_);
+    }
     result_.phase = KIMI_PHASE_FINISHED;
     result_.finish_reason = reason;
 }

@@ -8,11 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "engine/reply_rules.h"
 #include "engine/session_stats.h"
 #include "kimi/kimi.h"
 #include "kv/kv_space.h"
 #include "spec/budget.h"
 #include "spec/sampler.h"
+#include "text/stop_strings.h"
 #include "text/utf8.h"
 
 namespace kimi {
@@ -40,6 +42,7 @@ struct StepResult {
 // Everything of a session but its KV.
 struct SessionState {
     SessionOptions options;
+    ReplyRules rules;
     std::vector<std::int32_t> tokens;
     std::uint64_t reply_begin = 0;  // tokens before the reply: its prompt
     std::uint32_t phase = KIMI_PHASE_FINISHED, finish_reason = KIMI_FINISH_NONE;
@@ -59,6 +62,8 @@ class Session {
     Engine &engine() const { return *engine_; }
     // From the next reply on.
     void set_options(const SessionOptions &options) { next_options_ = options; }
+    // The same of the rules.
+    ReplyRules &next_rules() { return next_rules_; }
     // Throws KIMI_INVALID_ARGUMENT or KIMI_TOO_LONG and changes nothing then.
     void append(std::span<const std::int32_t> tokens);
     // Replaces the sequence, keeping what was processed of the longest common prefix.
@@ -87,6 +92,9 @@ class Session {
     bool begin_step();
     const SessionOptions &options() const { return options_; }
     std::span<const std::int32_t> tokens() const { return tokens_; }
+    const ReplyRules &rules() const { return rules_; }
+    // Where the reply stands in its constraint.
+    const ReplyState &reply_state() const { return reply_state_; }
     // Tokens that have no KV yet.
     std::span<const std::int32_t> pending() const { return tokens().subspan(kv_.n_tokens); }
     // Tokens that may still be committed to this reply, at least 1 while it goes on.
@@ -99,6 +107,8 @@ class Session {
     void update_progress();
     // False when this token ended the reply.
     bool commit(std::int32_t token);
+    // The constraint allows no token more.
+    void dead_end() { finish(KIMI_FINISH_CONSTRAINT); }
     // A decode step verified this tree.
     void drafted(const DraftTree &tree, std::uint32_t n_accepted);
     // Ends the step with an error. KIMI_BUSY leaves the reply as it is, everything else ends it.
@@ -106,6 +116,9 @@ class Session {
 
   private:
     void start_reply();
+    void reset_reply();
+    // Takes a token into the reply's text and constraint. True where a stop string ended.
+    bool take(std::int32_t token, bool with_text);
     void finish(std::uint32_t reason);
     void check_tokens(std::span<const std::int32_t> tokens) const;
 
@@ -115,7 +128,11 @@ class Session {
     KvSequence kv_;
     std::uint64_t reply_begin_ = 0;
     std::size_t n_committed_ = 0;  // by the last step
+    ReplyRules rules_, next_rules_;
+    ReplyState reply_state_;
     Utf8Stream utf8_;
+    StopStrings stop_strings_;
+    std::string characters_;  // of one token
     std::string text_;
     StepResult result_;
     BudgetPolicy budget_policy_;

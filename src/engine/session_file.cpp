@@ -6,12 +6,13 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "engine/engine.h"
+#include "engine/rules_json.h"
 
 namespace kimi {
 namespace {
 
 constexpr char kMagic[8] = {'K', 'I', 'M', 'I', 'S', 'E', 'S', 'S'};
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 
 // What the KV depends on beside the tokens.
 struct Origin {
@@ -28,7 +29,7 @@ struct Header {
     char magic[8];
     std::uint32_t version, header_bytes;
     Origin origin;
-    std::uint64_t n_tokens, n_cached, reply_begin;
+    std::uint64_t rules_bytes, n_tokens, n_cached, reply_begin;
     std::uint32_t drafts, full_begin, ring_begin;
     std::uint32_t phase, finish_reason;
     float temperature, top_p, min_p;
@@ -37,7 +38,7 @@ struct Header {
     std::uint64_t checksum;  // of the bytes before it
 };
 static_assert(std::has_unique_object_representations_v<Digest>);
-static_assert(sizeof(Header) == 176 && std::is_trivially_copyable_v<Header>);
+static_assert(sizeof(Header) == 184 && std::is_trivially_copyable_v<Header>);
 
 Origin origin_of(Engine &engine) {
     const Runner &runner = engine.runner();
@@ -59,14 +60,15 @@ void put(const StateSink &sink, const void *data, std::size_t bytes) {
     sink(&sum, sizeof sum);
 }
 
-Header make_header(Session &session, const Origin &origin) {
-    const SessionState state = session.state();
+Header make_header(Session &session, const SessionState &state, std::size_t rules_bytes,
+                   const Origin &origin) {
     const KvSequence &kv = session.kv();
     Header h{};
     std::memcpy(h.magic, kMagic, sizeof h.magic);
     h.version = kVersion;
     h.header_bytes = sizeof h;
     h.origin = origin;
+    h.rules_bytes = rules_bytes;
     h.n_tokens = state.tokens.size();
     h.n_cached = kv.n_tokens;
     h.reply_begin = state.reply_begin;
@@ -131,8 +133,10 @@ Header read_header(Reader &reader) {
     return h;
 }
 
-SessionState read_state(const Header &h, Reader &reader) {
+SessionState read_state(const Header &h, Reader &reader, Engine &engine) {
     SessionState state;
+    const auto rules = reader.checked(h.rules_bytes, "rules");
+    state.rules = read_rules(engine, {reinterpret_cast<const char *>(rules.data()), rules.size()});
     state.options.sampling = {h.seed, h.temperature, h.top_p, h.min_p, h.top_k};
     state.options.max_tokens = h.max_tokens;
     state.options.draft_budget = h.draft_budget;
@@ -184,8 +188,11 @@ void check_origin(const Origin &origin, const Origin &mine) {
 
 void save_session(Session &session, const StateSink &sink) {
     Engine &engine = session.engine();
-    const Header header = make_header(session, origin_of(engine));
+    const SessionState state = session.state();
+    const std::string rules = dump_rules(state.rules);
+    const Header header = make_header(session, state, rules.size(), origin_of(engine));
     sink(&header, sizeof header);
+    put(sink, rules.data(), rules.size());
     put(sink, session.tokens().data(), session.tokens().size_bytes());
     const KvSequence &kv = session.kv();
     Device &device = engine.runner().device();
@@ -211,7 +218,7 @@ std::unique_ptr<Session> restore_session(std::shared_ptr<Engine> engine,
     const Header header = read_header(reader);
     const Origin mine = origin_of(*engine);
     if (!recompute || header.origin.target != mine.target) check_origin(header.origin, mine);
-    auto session = std::make_unique<Session>(engine, read_state(header, reader));
+    auto session = std::make_unique<Session>(engine, read_state(header, reader, *engine));
     try {
         check_origin(header.origin, mine);
         read_kv(header, reader, *session);

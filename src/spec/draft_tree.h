@@ -41,13 +41,26 @@ struct DraftTree {
     }
 };
 
+// Which tokens may follow a row of the tree that is being built.
+class DraftFilter {
+  public:
+    virtual ~DraftFilter() = default;
+    // Bit i is set where tokens[i] may follow `row`. Rows are asked for once each, a parent before
+    // its children.
+    virtual std::uint64_t allowed(const DraftTree &tree, std::uint32_t row,
+                                  std::span<const std::int32_t> tokens) = 0;
+};
+
 // DDTree (arXiv 2604.12989): best-first search over paths by their summed log-probability, up to
 // `budget` nodes. On equal sums the path with the lexicographically smaller ranks comes first.
 // Offsets whose probabilities are not finite end the paths. Takes O(budget log budget) steps and
-// allocates nothing.
-void build_draft_tree(const DraftLists &lists, std::uint32_t budget, DraftTree &tree);
+// allocates nothing. With a filter, the probability of tokens that may not follow a row goes to
+// those that may.
+void build_draft_tree(const DraftLists &lists, std::uint32_t budget, DraftTree &tree,
+                      DraftFilter *filter = nullptr);
 
 // The path of the best token of every offset.
-void build_draft_chain(const DraftLists &lists, std::uint32_t budget, DraftTree &tree);
+void build_draft_chain(const DraftLists &lists, std::uint32_t budget, DraftTree &tree,
+                       DraftFilter *filter = nullptr);
 
 }  // namespace kimi

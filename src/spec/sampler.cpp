@@ -1,8 +1,8 @@
 #include "spec/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <numeric>
 
 #include "base/error.h"
 #include "spec/philox.h"
@@ -21,6 +21,15 @@ void check_finite(std::span<const float> logits) {
          std::isnan(*at) ? "NaN" : "infinite");
 }
 
+template <typename F>
+void for_each_allowed(std::uint32_t vocab, std::span<const std::uint64_t> allowed, F &&f) {
+    if (allowed.empty())
+        for (std::uint32_t token = 0; token < vocab; ++token) f(token);
+    for (std::uint32_t i = 0; i < allowed.size(); ++i)
+        for (std::uint64_t word = allowed[i]; word != 0; word &= word - 1)
+            f(i * 64 + static_cast<std::uint32_t>(std::countr_zero(word)));
+}
+
 }  // namespace
 
 double gumbel(std::uint64_t seed, std::uint64_t position, std::uint32_t token) {
@@ -32,7 +41,9 @@ double gumbel(std::uint64_t seed, std::uint64_t position, std::uint32_t token) {
     return -std::log(-std::log(uniform));
 }
 
-Sampler::Sampler(std::uint32_t vocab) : order_(vocab) {}
+Sampler::Sampler(std::uint32_t vocab) {
+    order_.reserve(vocab);
+}
 
 void Sampler::sort_best(std::span<const float> logits, std::size_t n) {
     const auto better = [&](std::uint32_t a, std::uint32_t b) {
@@ -65,20 +76,29 @@ std::size_t Sampler::count_top_p(std::span<const float> logits, const SamplingOp
 }
 
 std::int32_t Sampler::sample(std::span<const float> logits, const SamplingOptions &options,
-                             std::uint64_t position) {
+                             std::uint64_t position, std::span<const std::uint64_t> allowed) {
     check_finite(logits);
-    const auto best = std::max_element(logits.begin(), logits.end());
-    if (options.temperature == 0) return static_cast<std::int32_t>(best - logits.begin());
+    const auto vocab = static_cast<std::uint32_t>(logits.size());
+    std::int32_t best = -1;
+    for_each_allowed(vocab, allowed, [&](std::uint32_t token) {
+        if (best < 0 || logits[token] > logits[static_cast<std::uint32_t>(best)])
+            best = static_cast<std::int32_t>(token);
+    });
+    KIMI_CHECK(best >= 0);
+    if (options.temperature == 0) return best;
+    const float highest_logit = logits[static_cast<std::uint32_t>(best)];
 
-    std::iota(order_.begin(), order_.end(), 0U);
+    order_.clear();
     n_sorted_ = 0;
-    std::size_t n = logits.size();
+    for_each_allowed(vocab, allowed, [&](std::uint32_t token) { order_.push_back(token); });
+    std::size_t n = order_.size();
     if (options.top_k > 0 && options.top_k < n) sort_best(logits, n = options.top_k);
     if (options.top_p > 0 && options.top_p < 1) n = count_top_p(logits, options, n);
 
     const double inverse = 1.0 / options.temperature;
-    const double floor = options.min_p > 0 ? *best * inverse + std::log(double{options.min_p})
-                                           : -std::numeric_limits<double>::infinity();
+    const double floor = options.min_p > 0
+                             ? highest_logit * inverse + std::log(double{options.min_p})
+                             : -std::numeric_limits<double>::infinity();
     double highest = 0;
     std::int64_t chosen = -1;
     for (std::size_t i = 0; i < n; ++i) {

@@ -27,9 +27,11 @@ class Sampler {
   public:
     explicit Sampler(std::uint32_t vocab);
 
-    // Throws KIMI_NUMERIC where a logit is NaN or infinite.
+    // Bit t % 64 of allowed[t / 64] is set for each token t that may be chosen, of which there is
+    // one at least; without any words all may. Throws KIMI_NUMERIC where a logit is NaN or
+    // infinite.
     std::int32_t sample(std::span<const float> logits, const SamplingOptions &options,
-                        std::uint64_t position);
+                        std::uint64_t position, std::span<const std::uint64_t> allowed = {});
 
   private:
     // Moves the n best tokens to the front of order_, sorted.
@@ -37,7 +39,7 @@ class Sampler {
     std::size_t count_top_p(std::span<const float> logits, const SamplingOptions &options,
                             std::size_t n);
 
-    std::vector<std::uint32_t> order_;  // [vocab] token ids
+    std::vector<std::uint32_t> order_;  // [at most vocab] token ids
     std::size_t n_sorted_ = 0;
 };
 

@@ -118,6 +118,7 @@ TEST_CASE_FIXTURE(Nano, "bad input: a NULL argument is named, whichever function
     kimi_session_statistics_init(&stats);
     int32_t ids[8] = {};
     char text[8] = {};
+    const char *const stops[] = {"a", nullptr};
     std::size_t n = 0;
     struct Case {
         const char *name;
@@ -152,6 +153,14 @@ TEST_CASE_FIXTURE(Nano, "bad input: a NULL argument is named, whichever function
         {"engine", [&](auto *e) { return kimi_session_create(nullptr, nullptr, &new_session, e); }},
         {"out", [&](auto *e) { return kimi_session_create(engine.get(), nullptr, nullptr, e); }},
         {"session", [&](auto *e) { return kimi_session_set_options(nullptr, nullptr, e); }},
+        {"session", [&](auto *e) { return kimi_session_set_constraint(nullptr, 0, "", 0, e); }},
+        {"text", [&](auto *e) { return kimi_session_set_constraint(session, 1, nullptr, 2, e); }},
+        {"session", [&](auto *e) { return kimi_session_set_logit_bias(nullptr, nullptr, 0, e); }},
+        {"biases", [&](auto *e) { return kimi_session_set_logit_bias(session, nullptr, 1, e); }},
+        {"session", [&](auto *e) { return kimi_session_set_stop_strings(nullptr, nullptr, 0, e); }},
+        {"strings", [&](auto *e) { return kimi_session_set_stop_strings(session, nullptr, 1, e); }},
+        {"strings[1]",
+         [&](auto *e) { return kimi_session_set_stop_strings(session, stops, 2, e); }},
         {"session", [&](auto *e) { return kimi_session_append(nullptr, ids, 1, e); }},
         {"tokens", [&](auto *e) { return kimi_session_append(session, nullptr, 1, e); }},
         {"session", [&](auto *e) { return kimi_session_append_chat(nullptr, "{}", 2, e); }},
@@ -521,6 +530,51 @@ TEST_CASE_FIXTURE(Nano, "bad input: session options out of range are named") {
         expect(KIMI_INVALID_ARGUMENT, c.text,
                [&](auto *e) { return kimi_session_set_options(session, &options, e); });
     }
+}
+
+TEST_CASE_FIXTURE(Nano, "bad input: constraints, biases and stop strings that are wrong") {
+    const auto constrain = [&](uint32_t kind, std::string_view text) {
+        return [=, this](auto *e) {
+            return kimi_session_set_constraint(session, kind, text.data(), text.size(), e);
+        };
+    };
+    expect(KIMI_INVALID_ARGUMENT, "kind is 4", constrain(4, "{}"));
+    expect(KIMI_INVALID_ARGUMENT, "schema: invalid JSON at byte 2",
+           constrain(KIMI_CONSTRAINT_JSON_SCHEMA, "{"));
+    expect(KIMI_UNSUPPORTED, "schema#/items/not",
+           constrain(KIMI_CONSTRAINT_JSON_SCHEMA, R"({"items": {"not": {}}})"));
+    expect(KIMI_INVALID_ARGUMENT, "no value satisfies",
+           constrain(KIMI_CONSTRAINT_JSON_SCHEMA, "false"));
+    expect(KIMI_INVALID_ARGUMENT, "regex: byte 0: unmatched (",
+           constrain(KIMI_CONSTRAINT_REGEX, "(a"));
+    expect(KIMI_UNSUPPORTED, "regex: byte 1: a back reference",
+           constrain(KIMI_CONSTRAINT_REGEX, "a\\1"));
+    expect(KIMI_TOO_LONG, "too complex", constrain(KIMI_CONSTRAINT_REGEX, "(a|b)*a(a|b){20}"));
+    expect(KIMI_INVALID_ARGUMENT, "tools: expected", constrain(KIMI_CONSTRAINT_TOOLS, "[]"));
+    const auto bias = [&](int32_t token, float value) {
+        return [=, this](auto *e) {
+            const kimi_logit_bias biases[] = {{0, 1}, {token, value}};
+            return kimi_session_set_logit_bias(session, biases, 2, e);
+        };
+    };
+    expect(KIMI_INVALID_ARGUMENT, "biases[1].token is -1", bias(-1, 0));
+    expect(KIMI_INVALID_ARGUMENT, "biases[1].token is 1000000", bias(1000000, 0));
+    expect(KIMI_INVALID_ARGUMENT, "biases[1].bias is 101", bias(1, 101));
+    expect(KIMI_INVALID_ARGUMENT, "biases[1].bias is nan", bias(1, NAN));
+    const auto stop = [&](std::size_t n, const std::string &last) {
+        return [=, this](auto *e) {
+            std::vector<const char *> strings(n, "a");
+            strings.back() = last.c_str();
+            return kimi_session_set_stop_strings(session, strings.data(), n, e);
+        };
+    };
+    expect(KIMI_INVALID_ARGUMENT, "n is 17", stop(17, "a"));
+    expect(KIMI_INVALID_ARGUMENT, "strings[2] has 0 bytes", stop(3, ""));
+    expect(KIMI_INVALID_ARGUMENT, "strings[2] has 257 bytes", stop(3, std::string(257, 'x')));
+    expect(KIMI_INVALID_ARGUMENT, "strings[0] is not UTF-8", stop(1, "\xC3"));
+    // The session is still usable, and free.
+    client::append(session, {300, 301});
+    CHECK(client::step(session).n_tokens == 1);
 }
 
 TEST_CASE_FIXTURE(Nano, "bad input: a batch of twice the same session, or of two engines") {

@@ -43,6 +43,15 @@ inline bool accepts(const Constraint &constraint, std::string_view text) {
     return constraint.advance(state, text) && constraint.accepting(state);
 }
 
+// No byte may follow.
+inline bool dead(const Constraint &constraint, const ConstraintState &state) {
+    for (int byte = 0; byte < 256; ++byte) {
+        ConstraintState next = state;
+        if (constraint.advance(next, static_cast<std::uint8_t>(byte))) return false;
+    }
+    return true;
+}
+
 // Processor time of f in seconds: others on the machine do not count.
 template <typename F>
 double seconds_of(F &&f) {

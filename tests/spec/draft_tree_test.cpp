@@ -139,6 +139,64 @@ TEST_CASE("draft tree: a chain is the path of the best tokens") {
     CHECK(tree.child(5, tree.token[4]) == 0);
 }
 
+TEST_CASE("draft tree: with a filter, the best allowed paths, the others' probability shared") {
+    const std::uint32_t depth = 4, vocab = 12;
+    const Lists lists = top(random_logits(depth, vocab, 1.5f), vocab);
+    // A token may follow another by their sum.
+    const auto may_follow = [](std::int32_t before, std::int32_t token) {
+        return (before * 5 + token) % 3 == 0;
+    };
+    struct Filter final : DraftFilter {
+        decltype(may_follow) &may;
+        explicit Filter(decltype(may_follow) &f) : may(f) {}
+        std::uint64_t allowed(const DraftTree &tree, std::uint32_t row,
+                              std::span<const std::int32_t> tokens) override {
+            std::uint64_t bits = 0;
+            for (std::size_t i = 0; i < tokens.size(); ++i)
+                if (may(row == 0 ? -1 : tree.token[row - 1], tokens[i])) bits |= 1ULL << i;
+            return bits;
+        }
+    } filter(may_follow);
+    std::vector<double> all;
+    const std::function<void(std::uint32_t, std::int32_t, double)> walk =
+        [&](std::uint32_t level, std::int32_t before, double p) {
+            double allowed = 0;
+            const auto probability = [&](std::uint32_t i) {
+                return std::exp(lists.log_probability[level * vocab + i]);
+            };
+            for (std::uint32_t i = 0; level < depth && i < vocab; ++i)
+                if (may_follow(before, lists.token[level * vocab + i])) allowed += probability(i);
+            for (std::uint32_t i = 0; level < depth && i < vocab; ++i) {
+                const std::int32_t token = lists.token[level * vocab + i];
+                if (!may_follow(before, token)) continue;
+                all.push_back(p * probability(i) / allowed);
+                walk(level + 1, token, all.back());
+            }
+        };
+    walk(0, -1, 1);
+    std::sort(all.rbegin(), all.rend());
+    for (const std::uint32_t budget : {1U, 5U, 20U, 63U}) {
+        CAPTURE(budget);
+        DraftTree tree;
+        build_draft_tree(lists, budget, tree, &filter);
+        REQUIRE(tree.n == budget);
+        for (std::uint32_t i = 0; i < tree.n; ++i) {
+            CHECK(std::exp(tree.log_probability[i]) == doctest::Approx(all[i]).epsilon(1e-9));
+            const std::uint32_t parent = tree.parent[i];
+            CHECK(may_follow(parent == 0 ? -1 : tree.token[parent - 1], tree.token[i]));
+        }
+    }
+    DraftTree chain;
+    build_draft_chain(lists, 63, chain, &filter);
+    CHECK(chain.n == depth);
+    for (std::uint32_t i = 0; i < chain.n; ++i) {
+        const std::int32_t before = i == 0 ? -1 : chain.token[i - 1];
+        std::uint32_t rank = 0;
+        while (!may_follow(before, lists.token[i * vocab + rank])) ++rank;
+        CHECK(chain.token[i] == lists.token[i * vocab + rank]);
+    }
+}
+
 TEST_CASE("draft tree: 32 nodes take less than 50 us" * doctest::skip(test::kInstrumented)) {
     const Lists lists = top(random_logits(7, 4096, 2), 32);
     DraftTree tree;

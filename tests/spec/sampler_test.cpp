@@ -135,3 +135,29 @@ TEST_CASE("sampler: top_p over a large flat vocabulary counts the right tokens")
     CHECK(highest < 2500);
     CHECK(highest > 2480);
 }
+
+TEST_CASE("sampler: tokens that are not allowed do not exist") {
+    std::mt19937 random(8);
+    Sampler sampler(300);
+    for (int round = 0; round < 400; ++round) {
+        const std::vector<float> logits = random_logits(300, 3, static_cast<unsigned>(random()));
+        std::vector<std::uint64_t> allowed(5);
+        const unsigned share = 1 + random() % 20;
+        for (std::uint32_t token = 0; token < 300; ++token)
+            if (random() % share == 0) allowed[token / 64] |= std::uint64_t{1} << token % 64;
+        allowed[2] |= 1;
+        // The same logits, but the others' too small to matter.
+        std::vector<float> few = logits;
+        for (std::uint32_t token = 0; token < 300; ++token)
+            if ((allowed[token / 64] >> token % 64 & 1) == 0) few[token] = -1e30f;
+        SamplingOptions options;
+        options.seed = random();
+        options.temperature = round % 4 == 0 ? 0 : 1.5f;
+        options.top_k = round % 3 == 0 ? 7 : 0;
+        options.top_p = round % 5 == 0 ? 0.8f : 0;
+        options.min_p = round % 7 == 0 ? 0.1f : 0;
+        for (std::uint64_t position = 0; position < 5; ++position)
+            CHECK(sampler.sample(logits, options, position, allowed) ==
+                  sampler.sample(few, options, position));
+    }
+}

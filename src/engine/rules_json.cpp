@@ -1,0 +1,79 @@
+#include "engine/rules_json.h"
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace kimi {
+namespace {
+
+Json array_of(std::vector<Json> items) {
+    Json json;
+    json.kind = Json::Kind::array;
+    json.items = std::move(items);
+    return json;
+}
+Json number(double value) {
+    Json json;
+    json.kind = Json::Kind::real;
+    json.real = value;
+    return json;
+}
+Json string(const std::string &text) {
+    Json json;
+    json.kind = Json::Kind::string;
+    json.text = text;
+    return json;
+}
+
+const Json &expect(const Json &json, Json::Kind kind) {
+    if (!json.is(kind)) fail(KIMI_CORRUPT, "the saved session's rules contradict themselves");
+    return json;
+}
+const std::vector<Json> &items(const Json &json, std::size_t at_least) {
+    if (expect(json, Json::Kind::array).items.size() < at_least)
+        fail(KIMI_CORRUPT, "the saved session's rules end early");
+    return json.items;
+}
+
+}  // namespace
+
+// [constraint kind, constraint text] or [], [token, bias, ...], [stop string, ...]
+std::string dump_rules(const ReplyRules &rules) {
+    std::vector<Json> constraint, biases, stops;
+    if (rules.constraint)
+        constraint = {number(static_cast<int>(rules.constraint->kind())),
+                      string(rules.constraint->text())};
+    for (const auto &[token, bias] : rules.biases)
+        biases.insert(biases.end(), {number(token), number(bias)});
+    for (const std::string &stop : rules.stop_strings) stops.push_back(string(stop));
+    return dump_json(array_of({array_of(std::move(constraint)), array_of(std::move(biases)),
+                               array_of(std::move(stops))}));
+}
+
+ReplyRules read_rules(Engine &engine, std::string_view text) {
+    const Json json = parse_json(text, "the saved session's rules", KIMI_CORRUPT);
+    const std::vector<Json> &parts = items(json, 3);
+    ReplyRules rules;
+    if (!items(parts[0], 0).empty()) {
+        const std::vector<Json> &constraint = items(parts[0], 2);
+        const double kind = expect(constraint[0], Json::Kind::real).real;
+        if (!(kind >= 0 && kind <= static_cast<int>(ConstraintKind::tool_calls)))
+            fail(KIMI_CORRUPT, "the saved session's constraint is of kind ", kind);
+        rules.constraint =
+            engine.constraints().get(static_cast<ConstraintKind>(static_cast<int>(kind)),
+                                     expect(constraint[1], Json::Kind::string).text);
+    }
+    const std::vector<Json> &biases = items(parts[1], 0);
+    for (std::size_t i = 0; i + 1 < biases.size(); i += 2) {
+        const double token = expect(biases[i], Json::Kind::real).real;
+        if (!(token >= 0 && token < engine.vocab()))
+            fail(KIMI_CORRUPT, "the saved session has a bias for token ", token);
+        rules.biases.push_back({static_cast<std::int32_t>(token),
+                                static_cast<float>(expect(biases[i + 1], Json::Kind::real).real)});
+    }
+    for (const Json &stop : items(parts[2], 0))
+        rules.stop_strings.push_back(expect(stop, Json::Kind::string).text);
+    return rules;
+}
+
+}  // namespace kimi
