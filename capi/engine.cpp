@@ -71,6 +71,11 @@ kimi_status kimi_engine_stats(kimi_engine *engine, kimi_engine_statistics *out,
         result.pages_evicted = stats.evicted;
         result.pages_moved = stats.pages_moved;
         result.move_seconds = stats.move_seconds;
+        const SchedulerStats done = e.stats();
+        result.passes = done.passes;
+        result.steps = done.steps;
+        result.prompt_rows = done.prompt_rows;
+        result.decode_rows = done.decode_rows;
         write_struct(out, size, result);
     });
 }

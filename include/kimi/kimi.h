@@ -172,7 +172,8 @@ typedef struct kimi_session_statistics {
     double draft_seconds, tree_seconds, verify_seconds, accept_seconds, compact_seconds;
 } kimi_session_statistics;
 
-/* The KV memory of an engine. A page holds 64 tokens in all layers. */
+/* The KV memory of an engine, and what it computed since it was created. A page holds 64 tokens in
+ * all layers. A pass is one run through the model; it serves the steps of one or more sessions. */
 typedef struct kimi_engine_statistics {
     size_t struct_size;
     uint64_t pages;        /* in the pool */
@@ -188,6 +189,10 @@ typedef struct kimi_engine_statistics {
     uint64_t pages_evicted;
     uint64_t pages_moved; /* by defragmentation */
     double move_seconds;
+    uint64_t passes;
+    uint64_t steps;       /* of sessions, served by the passes */
+    uint64_t prompt_rows; /* tokens of prompts that they processed */
+    uint64_t decode_rows; /* last tokens of replies, and drafted ones */
 } kimi_engine_statistics;
 
 /* What each device of a deployment needs. */
@@ -367,7 +372,10 @@ KIMI_API kimi_status kimi_session_append(kimi_session *session, const int32_t *t
 KIMI_API kimi_status kimi_session_append_chat(kimi_session *session, const char *json, size_t len,
                                               kimi_error *error) KIMI_NOEXCEPT;
 
-/* Does one bounded piece of work: a chunk of the prompt, or one decode step. The step that ends the
+/* Does one bounded piece of work: a chunk of the prompt, or one decode step. Steps that several
+ * threads ask for at the same time, each on its own session of the engine, are computed together;
+ * a session's tokens do not depend on that. While other sessions decode, a chunk is short, or empty
+ * even, so that their steps take about half as long again and no more. The step that ends the
  * prompt commits exactly one token. Stop, length and cancel are KIMI_OK with a finish_reason; an
  * error is returned, repeated in out->status, and ends the reply with KIMI_FINISH_ERROR. KIMI_BUSY
  * (no KV pages left) leaves the reply as it was: the step may be repeated. After the end, a step

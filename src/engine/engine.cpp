@@ -12,7 +12,11 @@ Engine::Engine(const std::string &deployment_path, const Progress &progress)
       tokenizer_(std::make_shared<const Tokenizer>(deployment_.checkpoint)),
       constraints_(*tokenizer_),
       kv_(runner_.device(), runner_.limits()),
-      scheduler_(runner_, kv_, deployment_.prefill_chunk, deployment_.max_nodes) {
+      scheduler_(runner_, kv_, deployment_.prefill_chunk, deployment_.max_nodes),
+      queue_([this](std::vector<Session *> &waiting, bool concurrent) {
+          const std::lock_guard lock(mutex_);
+          scheduler_.pass(waiting, concurrent);
+      }) {
     if (static_cast<std::uint32_t>(tokenizer_->vocab_size()) > vocab())
         fail(KIMI_CORRUPT, deployment_.checkpoint, "/tiktoken.model: has ",
              tokenizer_->vocab_size(), " tokens, config.json says vocab_size ", vocab());
@@ -27,9 +31,9 @@ std::string_view Engine::token_text(std::int32_t token) const {
     return token < tokenizer_->vocab_size() ? tokenizer_->token_bytes(token) : std::string_view();
 }
 
-void Engine::step(std::span<Session *const> sessions) {
+SchedulerStats Engine::stats() {
     const std::lock_guard lock(mutex_);
-    scheduler_.step(sessions);
+    return scheduler_.stats();
 }
 
 }  // namespace kimi

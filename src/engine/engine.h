@@ -13,6 +13,7 @@
 #include "engine/runner.h"
 #include "engine/scheduler.h"
 #include "engine/session.h"
+#include "engine/step_queue.h"
 #include "kv/kv_space.h"
 #include "text/tokenizer.h"
 
@@ -33,8 +34,11 @@ class Engine {
 
     ConstraintCache &constraints() { return constraints_; }
 
-    // One step of each session; the results are in the sessions. Any thread.
-    void step(std::span<Session *const> sessions);
+    // One step of each session, computed together with what other threads ask for; the results are
+    // in the sessions. Any thread.
+    void step(std::span<Session *const> sessions) { queue_.step(sessions); }
+    // Waits for a running pass. Any thread.
+    SchedulerStats stats();
 
     // The KV memory, for as long as the returned object lives. Any thread.
     class LockedKv {
@@ -57,6 +61,8 @@ class Engine {
     std::mutex mutex_;  // guards all below
     KvSpace kv_;
     Scheduler scheduler_;
+
+    StepQueue queue_;
 };
 
 }  // namespace kimi

@@ -1,10 +1,22 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/error.h"
 
 namespace kimi {
+namespace {
+
+// How many passes without decode rows stay short for sessions that decoded before.
+constexpr std::uint32_t kAwaitedPasses = 4;
+
+// The session's next step is a decode step: its only row is the root.
+bool decodes(const Session &session) {
+    return session.result().phase == KIMI_PHASE_DECODE && session.pending().size() == 1;
+}
+
+}  // namespace
 
 Scheduler::Scheduler(Runner &runner, KvSpace &kv, std::uint32_t prefill_chunk,
                      std::uint32_t max_nodes)
@@ -28,48 +40,92 @@ Scheduler::Scheduler(Runner &runner, KvSpace &kv, std::uint32_t prefill_chunk,
     }
 }
 
-void Scheduler::step(std::span<Session *const> sessions) {
-    while (!sessions.empty()) {
-        sessions = sessions.subspan(collect(sessions));
-        if (work_.empty()) continue;
-        try {
-            run();
-        } catch (...) {
-            broken_ = true;
-            const Error error = current_error();
-            for (const Work &work : work_) work.session->fail(error.status, error.text);
-        }
+void Scheduler::pass(std::vector<Session *> &waiting, bool concurrent) {
+    const auto start = std::chrono::steady_clock::now();
+    collect(waiting);
+    if (work_.empty()) return;
+    try {
+        run();
+        observe(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
+                concurrent);
+    } catch (...) {
+        broken_ = true;
+        const Error error = current_error();
+        for (const Work &work : work_) work.session->fail(error.status, error.text);
     }
 }
 
-// Takes sessions until the pass is full; returns how many it took.
-std::size_t Scheduler::collect(std::span<Session *const> sessions) {
+void Scheduler::collect(std::vector<Session *> &waiting) {
     work_.clear();
     n_rows_ = 0;
-    std::size_t n = 0;
-    while (n < sessions.size() && n_rows_ < runner_.max_rows()) {
-        Session &session = *sessions[n++];
-        if (!session.begin_step()) continue;
-        try {
-            if (broken_) fail(KIMI_INTERNAL, "the engine failed earlier and does no further work");
-            if (session.result().phase == KIMI_PHASE_PREFILL) {
-                kv_.reuse(session.kv(), session.tokens());
-                session.update_progress();
-            }
-            const std::size_t pending = session.pending().size();
-            const auto rows = static_cast<std::uint32_t>(
-                std::min<std::size_t>({pending, prefill_chunk_, runner_.max_rows() - n_rows_}));
-            const std::uint32_t first = session.kv().n_tokens;
-            kv_.reserve(session.kv(), first + rows, session.tokens().size());
-            const bool decode = session.result().phase == KIMI_PHASE_DECODE && pending == 1;
-            work_.push_back({&session, decode, rows, first});
-            n_rows_ += rows;
-        } catch (...) {
-            const Error error = current_error();
-            session.fail(error.status, error.text);
+    std::erase_if(waiting, [&](Session *session) {
+        if (!decodes(*session) || n_rows_ == runner_.max_rows()) return false;
+        if (session->begin_step()) admit(*session, 1);
+        return true;
+    });
+    n_decoding_ = static_cast<std::uint32_t>(work_.size());
+    std::uint32_t room = prompt_room();
+    std::erase_if(waiting, [&](Session *session) {
+        if (decodes(*session)) return false;
+        if (!session->begin_step()) return true;
+        // Beside decode rows a prompt may get no row at all; its caller is not held up for that.
+        if (room == 0) return n_decoding_ > 0;
+        room -= admit(*session, room);
+        return true;
+    });
+}
+
+// Rows for prompts in a pass that holds the decode rows.
+std::uint32_t Scheduler::prompt_room() {
+    const std::uint32_t free = runner_.max_rows() - n_rows_;
+    if (n_decoding_ > 0) return std::min(free, prompt_budget_.rows(n_decoding_));
+    if (awaited_passes_ == 0) return free;
+    return std::clamp(prompt_budget_.rows(n_awaited_), 1U, free);
+}
+
+// Makes the session a part of the pass, with at most `room` rows; returns how many.
+std::uint32_t Scheduler::admit(Session &session, std::uint32_t room) {
+    try {
+        if (broken_) fail(KIMI_INTERNAL, "the engine failed earlier and does no further work");
+        if (session.result().phase == KIMI_PHASE_PREFILL) {
+            kv_.reuse(session.kv(), session.tokens());
+            session.update_progress();
         }
+        const auto rows = static_cast<std::uint32_t>(
+            std::min<std::size_t>({session.pending().size(), prefill_chunk_, room}));
+        const std::uint32_t first = session.kv().n_tokens;
+        kv_.reserve(session.kv(), first + rows, session.tokens().size());
+        work_.push_back({&session, decodes(session), rows, first});
+        n_rows_ += rows;
+        return rows;
+    } catch (...) {
+        const Error error = current_error();
+        session.fail(error.status, error.text);
+        return 0;
     }
-    return n;
+}
+
+// Counts the pass and learns from the time that it took.
+void Scheduler::observe(double seconds, bool concurrent) {
+    const std::uint32_t prompt_rows = n_rows_ - n_decoding_;
+    ++stats_.passes;
+    stats_.steps += work_.size();
+    stats_.prompt_rows += prompt_rows;
+    stats_.decode_rows += plan_.n_rows() - prompt_rows;
+    if (n_decoding_ > 0)
+        prompt_budget_.observe(n_decoding_, prompt_rows, seconds);
+    else if (awaited_passes_ > 0)
+        prompt_budget_.observe_delay(seconds);
+
+    const auto n = std::count_if(work_.begin(), work_.end(), [](const Work &work) {
+        return work.session->result().phase == KIMI_PHASE_DECODE;
+    });
+    if (n_decoding_ > 0 || n > 0) {
+        n_awaited_ = static_cast<std::uint32_t>(n);
+        awaited_passes_ = concurrent && n > 0 ? kAwaitedPasses : 0;
+    } else if (awaited_passes_ > 0) {
+        --awaited_passes_;
+    }
 }
 
 void Scheduler::run() {
@@ -161,11 +217,12 @@ void Scheduler::build_tree(Work &work, std::uint32_t index, std::uint32_t k) {
 void Scheduler::plan_work() {
     plan_.clear();
     std::uint32_t spare_rows = runner_.max_rows() - n_rows_;
+    std::uint32_t n_trees = static_cast<std::uint32_t>(drafting_.size());
     for (Work &work : work_) {
         Session &session = *work.session;
         work.first_row = plan_.n_rows();
         if (work.decode) {
-            limit_tree(work, spare_rows);
+            if (work.tree.n > 0) limit_tree(work, spare_rows / n_trees--);
             spare_rows -= work.tree.n;
             kv_.reserve(session.kv(), work.root_slot + 1 + work.tree.n);
             work.logits =

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/plan_builder.h"
+#include "engine/prompt_budget.h"
 #include "engine/runner.h"
 #include "engine/session.h"
 #include "engine/token_chooser.h"
@@ -16,12 +17,23 @@
 
 namespace kimi {
 
+struct SchedulerStats {
+    std::uint64_t passes = 0;
+    std::uint64_t steps = 0;        // of sessions, served by them
+    std::uint64_t prompt_rows = 0;  // of the passes; the others are roots and tree nodes
+    std::uint64_t decode_rows = 0;
+};
+
 class Scheduler {
   public:
     Scheduler(Runner &runner, KvSpace &kv, std::uint32_t prefill_chunk, std::uint32_t max_nodes);
 
-    // One step of each session; the results are in the sessions.
-    void step(std::span<Session *const> sessions);
+    // One pass: a step for as many of the sessions as it holds, in order, but those that decode
+    // before prompts. They are taken off the list; the results are in the sessions. concurrent:
+    // sessions that are not on the list may be waiting before the pass ends.
+    void pass(std::vector<Session *> &waiting, bool concurrent);
+
+    const SchedulerStats &stats() const { return stats_; }
 
   private:
     // A session's part of a pass.
@@ -36,8 +48,11 @@ class Scheduler {
         std::uint32_t path[kMaxTreeNodes + 1];
     };
 
-    std::size_t collect(std::span<Session *const> sessions);
+    void collect(std::vector<Session *> &waiting);
+    std::uint32_t prompt_room();
+    std::uint32_t admit(Session &session, std::uint32_t room);
     void run();
+    void observe(double seconds, bool concurrent);
 
     void draft();
     bool can_draft(const Work &work) const;
@@ -62,10 +77,16 @@ class Scheduler {
     ConstraintFilter filter_;
     PassCost pass_cost_;
     DraftCost draft_cost_;
+    PromptBudget prompt_budget_;
+    // Where callers are concurrent, sessions that decoded will be back while a pass runs: passes
+    // for which they are remembered, and how many they are.
+    std::uint32_t awaited_passes_ = 0, n_awaited_ = 0;
     bool broken_ = false;  // a pass failed: no further work
+    SchedulerStats stats_;
 
     std::vector<Work> work_;
-    std::uint32_t n_rows_ = 0;  // of work_, without tree nodes
+    std::uint32_t n_decoding_ = 0;  // of work_, at its beginning
+    std::uint32_t n_rows_ = 0;      // of work_, without tree nodes
     std::vector<Work *> drafting_;
     std::vector<DraftRequest> requests_;
     std::vector<DraftExtension> extensions_;

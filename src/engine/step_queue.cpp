@@ -1,0 +1,80 @@
+#include "engine/step_queue.h"
+
+#include <algorithm>
+
+#include "engine/session.h"
+
+namespace kimi {
+namespace {
+
+// Sessions that are offered to one pass.
+constexpr std::size_t kMaxJoined = 1024;
+// The part of a pass that its callers have to come back in time for the next one.
+constexpr int kPatience = 32;
+
+}  // namespace
+
+StepQueue::StepQueue(Pass pass) : pass_(std::move(pass)) {
+    joined_.reserve(kMaxJoined);
+}
+
+void StepQueue::step(std::span<Session *const> sessions) {
+    std::unique_lock lock(mutex_);
+    Caller caller{sessions, leading_};
+    callers_.push_back(&caller);
+    arrival_.notify_one();
+    while (!caller.done) {
+        if (leading_)
+            caller.wake.wait(lock);
+        else
+            lead(lock);
+    }
+    if (!leading_ && !callers_.empty()) callers_.front()->wake.notify_one();
+}
+
+// One pass.
+void StepQueue::lead(std::unique_lock<std::mutex> &lock) {
+    leading_ = true;
+    arrival_.wait_for(lock, patience_, [&] { return callers_.size() >= n_returning_; });
+    join_callers();
+    const bool concurrent = is_concurrent();
+    lock.unlock();
+    const auto start = std::chrono::steady_clock::now();
+    pass_(joined_, concurrent);
+    patience_ = (std::chrono::steady_clock::now() - start) / kPatience;
+    lock.lock();
+    release_callers();
+    leading_ = false;
+}
+
+void StepQueue::join_callers() {
+    for (Caller *caller : callers_)
+        while (caller->n_joined < caller->sessions.size() && joined_.size() < kMaxJoined)
+            joined_.push_back(caller->sessions[caller->n_joined++]);
+}
+
+void StepQueue::release_callers() {
+    n_returning_ = 0;
+    std::erase_if(callers_, [&](Caller *caller) {
+        if (!had_their_step(*caller)) return false;
+        n_returning_ +=
+            std::any_of(caller->sessions.begin(), caller->sessions.end(),
+                        [](const Session *s) { return s->result().phase != KIMI_PHASE_FINISHED; });
+        caller->done = true;
+        caller->wake.notify_one();
+        return true;
+    });
+}
+
+bool StepQueue::is_concurrent() const {
+    return callers_.size() > 1 || callers_.front()->came_late;
+}
+
+bool StepQueue::had_their_step(const Caller &caller) const {
+    return caller.n_joined == caller.sessions.size() &&
+           std::none_of(caller.sessions.begin(), caller.sessions.end(), [&](Session *session) {
+               return std::find(joined_.begin(), joined_.end(), session) != joined_.end();
+           });
+}
+
+}  // namespace kimi

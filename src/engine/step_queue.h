@@ -1,0 +1,59 @@
+// Joins the steps that threads ask for at the same time into passes.
+//
+// A caller that finds nobody leading leads: it runs passes until its sessions have had their step.
+// Who comes while a pass runs is joined in the next one, which the first to find no leader leads
+// for all. A caller alone never waits. Where a pass served several callers, the next one gives
+// them a small part of its time to come back: without that, they would drift apart and take turns.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <vector>
+
+namespace kimi {
+
+class Session;
+
+class StepQueue {
+  public:
+    // Gives a step to at least one of the sessions and takes those that had one off the list.
+    // concurrent: there are several callers, and more may come while the pass runs. Does not throw.
+    using Pass = std::function<void(std::vector<Session *> &waiting, bool concurrent)>;
+    explicit StepQueue(Pass pass);
+
+    // One step of each session, which belong to no other call. Returns when all had theirs. Any
+    // thread.
+    void step(std::span<Session *const> sessions);
+
+  private:
+    struct Caller {
+        std::span<Session *const> sessions;
+        bool came_late;            // a pass was running
+        std::size_t n_joined = 0;  // of the sessions: in joined_, or done
+        bool done = false;
+        std::condition_variable wake;
+    };
+
+    void lead(std::unique_lock<std::mutex> &lock);
+    void join_callers();
+    void release_callers();
+    bool is_concurrent() const;
+    bool had_their_step(const Caller &caller) const;
+
+    const Pass pass_;
+
+    std::mutex mutex_;  // guards all below
+    bool leading_ = false;
+    std::vector<Caller *> callers_;  // not done, in order of arrival
+    std::vector<Session *> joined_;  // the leader's alone while a pass runs
+    // Callers of the last pass whose replies go on, and how long the next pass waits for them.
+    std::size_t n_returning_ = 0;
+    std::chrono::steady_clock::duration patience_{};
+    std::condition_variable arrival_;
+};
+
+}  // namespace kimi

@@ -1,0 +1,123 @@
+// Many threads on one engine, through the C ABI.
+#include <atomic>
+#include <thread>
+
+#include "capi/client.h"
+#include "capi/goldens.h"
+
+namespace {
+
+using client::Reply;
+
+kimi_engine_statistics statistics(kimi_engine *engine) {
+    kimi_engine_statistics stats;
+    kimi_engine_statistics_init(&stats);
+    REQUIRE(kimi_engine_stats(engine, &stats, nullptr) == KIMI_OK);
+    return stats;
+}
+
+}  // namespace
+
+TEST_CASE("concurrency: threads with a session each share passes and get the reference's replies") {
+    const client::Engine engine = client::load();
+    const auto goldens = kimi::test::golden_replies();
+    std::vector<Reply> replies(goldens.size());
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < goldens.size(); ++i)
+        threads.emplace_back([&, i] {
+            kimi_session_options options = client::greedy();
+            options.draft_budget = i % 2 == 0 ? 0 : KIMI_AUTO;
+            const client::Session session = client::open(engine.get(), options);
+            client::append(session.get(), goldens[i].prompt);
+            replies[i] = client::finish(session.get());
+        });
+    for (std::thread &thread : threads) thread.join();
+    for (std::size_t i = 0; i < goldens.size(); ++i) CHECK(replies[i].tokens == goldens[i].tokens);
+    const kimi_engine_statistics stats = statistics(engine.get());
+    MESSAGE(stats.steps, " steps in ", stats.passes, " passes");
+    CHECK(stats.passes < stats.steps);
+    CHECK(stats.decode_rows > 0);
+    uint64_t prompt_tokens = 0;
+    for (const auto &golden : goldens) prompt_tokens += golden.prompt.size();
+    CHECK(stats.prompt_rows + stats.prefix_tokens == prompt_tokens);
+}
+
+TEST_CASE(
+    "concurrency: sessions come, go, fork, are cancelled and looked at beside others' steps") {
+    const client::Engine engine = client::load();
+    const auto golden = kimi::test::golden_replies()[0];
+    std::atomic<bool> done{false};
+    std::thread steady([&] {
+        const client::Session session = client::open(engine.get());
+        client::append(session.get(), golden.prompt);
+        CHECK(client::finish(session.get()).tokens == golden.tokens);
+        done = true;
+    });
+    std::thread churn([&] {
+        while (!done) {
+            kimi_session_options options = client::greedy();
+            options.flags = KIMI_IGNORE_STOP;
+            const client::Session session = client::open(engine.get(), options);
+            client::append(session.get(), std::vector<int32_t>(30, 300));
+            client::step(session.get());
+            kimi_session *copy = nullptr;
+            REQUIRE(kimi_session_fork(session.get(), nullptr, &copy, nullptr) == KIMI_OK);
+            const client::Session fork(copy);
+            kimi_session *held = kimi_session_retain(copy);
+            std::thread canceller([held] {
+                kimi_session_cancel(held);
+                kimi_session_destroy(held);
+            });
+            CHECK(client::finish(copy).finish == KIMI_FINISH_CANCELLED);
+            canceller.join();
+        }
+    });
+    while (!done) CHECK(statistics(engine.get()).pages > 0);
+    steady.join();
+    churn.join();
+}
+
+TEST_CASE("concurrency: one session of a batch without pages is busy, and the others go on") {
+    const kimi::test::TempDir dir;
+    const client::Engine engine =
+        client::load(dir.write("d.json", "{\"checkpoint\": \"" KIMI_MODELS
+                                         "/nano-k2\", \"kv\": {\"capacity_tokens\": 192}}"));
+    kimi_session_options options = client::greedy();
+    options.flags = KIMI_IGNORE_STOP;
+    options.max_tokens = 10;
+    const client::Session big = client::open(engine.get(), options);
+    const client::Session small = client::open(engine.get(), options);
+    client::append(big.get(), std::vector<int32_t>(100, 300));
+    client::append(small.get(), std::vector<int32_t>(60, 301));
+    std::vector<int32_t> tokens[2];
+    for (kimi_session *session : {small.get(), big.get()}) {
+        kimi_step first = client::step(session);
+        while (first.n_tokens == 0) first = client::step(session);
+        tokens[session == big.get()].push_back(first.tokens[0]);
+    }
+    kimi_session *batch[] = {small.get(), big.get()};
+    kimi_step steps[2];
+    kimi_step_init(&steps[0]);
+    bool was_busy = false;
+    for (int i = 0; i < 9; ++i) {
+        const kimi_status status = kimi_decode_batch(batch, 2, steps, nullptr);
+        CHECK(status == steps[0].status);
+        CHECK(steps[1].status == KIMI_OK);
+        was_busy |= status == KIMI_BUSY;
+        for (int s = 0; s < 2; ++s)
+            tokens[s].insert(tokens[s].end(), steps[s].tokens, steps[s].tokens + steps[s].n_tokens);
+    }
+    CHECK(was_busy);  // at its 65th token
+    CHECK(steps[0].finish_reason == KIMI_FINISH_NONE);
+    CHECK(steps[1].finish_reason == KIMI_FINISH_LENGTH);
+
+    const client::Engine roomy = client::load();
+    for (int s = 0; s < 2; ++s) {
+        const client::Session alone = client::open(roomy.get(), options);
+        client::append(alone.get(),
+                       s == 0 ? std::vector<int32_t>(60, 301) : std::vector<int32_t>(100, 300));
+        std::vector<int32_t> expected = client::finish(alone.get()).tokens;
+        expected.resize(tokens[s].size());
+        CHECK(tokens[s] == expected);
+    }
+}
