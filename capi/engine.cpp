@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "base/atomic_file.h"
 #include "capi/boundary.h"
 #include "capi/handles.h"
 #include "capi/options.h"
@@ -77,6 +78,16 @@ kimi_status kimi_engine_stats(kimi_engine *engine, kimi_engine_statistics *out,
         result.prompt_rows = done.prompt_rows;
         result.decode_rows = done.decode_rows;
         write_struct(out, size, result);
+    });
+}
+
+kimi_status kimi_engine_save_trace(kimi_engine *engine, const char *path,
+                                   kimi_error *error) noexcept {
+    return guarded(error, [&] {
+        const std::string trace = not_null(engine, "engine").engine->trace();
+        AtomicFile file(&not_null(path, "path"));
+        file.write(trace.data(), trace.size());
+        file.commit();
     });
 }
 

@@ -436,6 +436,24 @@ KIMI_API kimi_status kimi_session_restore_buffer(kimi_engine *engine, const void
 KIMI_API kimi_status kimi_engine_stats(kimi_engine *engine, kimi_engine_statistics *out,
                                        kimi_error *error) KIMI_NOEXCEPT;
 
+/* Writes what every device did in the last 4096 passes to a file, as a trace in Chrome's JSON
+ * format, which Perfetto (ui.perfetto.dev), chrome://tracing and kimi-heatmap show. The file
+ * appears complete or not at all, and takes some 4 MB per device at most.
+ *
+ * Every device ("rank N") is a process with two threads. On "compute" a pass is an event "prefill",
+ * or "decode" where sessions decoded in it, with these arguments: prompt_rows, decode_rows;
+ * experts_hit, the experts whose weights were read, summed over the layers; weight_bytes and
+ * kv_bytes, what had to be read. Below it lie the sums of its parts, in this order and not as they
+ * alternated: "attention" (over the KV), "experts" (the routed ones), "other". The rest of the pass
+ * is "collectives" on the thread "link", the time that the device waited for others, with
+ * sent_bytes, received_bytes and, where the deployment names link_gb_per_s, link_share: the larger
+ * of the two over what the link carries in the time of the pass.
+ *
+ * Recording is always on; its cost is far below a percent of a pass. Errors: KIMI_IO,
+ * KIMI_NOT_FOUND, KIMI_OUT_OF_MEMORY. Any thread; waits for a running step. */
+KIMI_API kimi_status kimi_engine_save_trace(kimi_engine *engine, const char *path,
+                                            kimi_error *error) KIMI_NOEXCEPT;
+
 /* Moves KV pages until every sequence is contiguous. The library does so by itself, a little in
  * every step; this does all of it at once. Any thread; waits for a running step. */
 KIMI_API kimi_status kimi_engine_defragment(kimi_engine *engine, kimi_error *error) KIMI_NOEXCEPT;

@@ -12,6 +12,7 @@
 
 #include "backend/matrix.h"
 #include "backend/step_plan.h"
+#include "backend/step_recorder.h"
 
 namespace kimi {
 
@@ -131,6 +132,9 @@ class Device {
   public:
     virtual ~Device() = default;
 
+    // The operations add their bytes and times to its step.
+    StepRecorder &recorder() { return recorder_; }
+
     // Activations for `rows` rows; freed with the device. Throws KIMI_OUT_OF_MEMORY.
     virtual Buffer alloc(std::uint32_t rows, std::uint32_t width) = 0;
     // Reserves the KV cache and the workspaces of all operations within these limits.
@@ -202,6 +206,9 @@ class Device {
 
     // Host view of a row of fp32 values, valid until the next operation.
     virtual std::span<const float> read(Buffer buffer, std::uint32_t row, std::uint32_t width) = 0;
+
+  private:
+    StepRecorder recorder_;
 };
 
 }  // namespace kimi

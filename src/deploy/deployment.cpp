@@ -67,6 +67,7 @@ Deployment convert(const fbs::DeploymentT &in, const std::string &path) {
     }
     out.ranks = in.ranks;
     if (in.placement) out.placement = convert(*in.placement, path);
+    if (in.link_gb_per_s) out.link_gb_per_s = *in.link_gb_per_s;
     return out;
 }
 
@@ -97,6 +98,7 @@ class Check {
         }
         in_range("ranks", d_.ranks, 1, kMaxRanks);
         if (d_.placement) placement(*d_.placement);
+        in_range("link_gb_per_s", d_.link_gb_per_s, 1e-3f, 1e4f);
     }
 
   private:

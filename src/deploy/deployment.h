@@ -35,6 +35,7 @@ struct Deployment {
     std::optional<float> qk_latent_norm_eps, rope_attention_factor;
     std::uint32_t ranks = 1;
     Placement placement;
+    std::optional<float> link_gb_per_s;
 };
 
 // path names a JSON or binary deployment, or a checkpoint folder (then everything else has its

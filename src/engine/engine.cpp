@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engine/trace.h"
 
 namespace kimi {
 
@@ -29,6 +30,13 @@ bool Engine::is_stop(std::int32_t token) const {
 
 std::string_view Engine::token_text(std::int32_t token) const {
     return token < tokenizer_->vocab_size() ? tokenizer_->token_bytes(token) : std::string_view();
+}
+
+std::string Engine::trace() {
+    std::unique_lock lock(mutex_);
+    const auto steps = runner_.recorded_steps();
+    lock.unlock();
+    return trace_json(steps, deployment_.link_gb_per_s.value_or(0));
 }
 
 SchedulerStats Engine::stats() {

@@ -39,6 +39,8 @@ class Engine {
     void step(std::span<Session *const> sessions) { queue_.step(sessions); }
     // Waits for a running pass. Any thread.
     SchedulerStats stats();
+    // The last steps as a trace (engine/trace.h). Waits for a running pass. Any thread.
+    std::string trace();
 
     // The KV memory, for as long as the returned object lives. Any thread.
     class LockedKv {

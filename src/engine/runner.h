@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "backend/device.h"
 #include "deploy/deployment.h"
@@ -36,6 +37,16 @@ class Runner {
     Target &target() { return *target_; }
     Device &device() const { return *device_; }
     Drafter *drafter() { return drafter_.get(); }  // nullptr: none
+
+    // What the ranks do from one to the other is recorded as a step with so many rows.
+    void begin_step() { device_->recorder().begin(); }
+    void end_step(std::uint32_t prompt_rows, std::uint32_t decode_rows) {
+        device_->recorder().end(prompt_rows, decode_rows);
+    }
+    // The last steps of every rank.
+    std::vector<std::vector<StepRecord>> recorded_steps() const {
+        return {device_->recorder().steps()};
+    }
 
   private:
     void load_drafter(const Deployment &deployment);

@@ -44,6 +44,7 @@ void Scheduler::pass(std::vector<Session *> &waiting, bool concurrent) {
     const auto start = std::chrono::steady_clock::now();
     collect(waiting);
     if (work_.empty()) return;
+    runner_.begin_step();
     try {
         run();
         observe(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
@@ -108,10 +109,12 @@ std::uint32_t Scheduler::admit(Session &session, std::uint32_t room) {
 // Counts the pass and learns from the time that it took.
 void Scheduler::observe(double seconds, bool concurrent) {
     const std::uint32_t prompt_rows = n_rows_ - n_decoding_;
+    const std::uint32_t decode_rows = plan_.n_rows() - prompt_rows;
+    runner_.end_step(prompt_rows, decode_rows);
     ++stats_.passes;
     stats_.steps += work_.size();
     stats_.prompt_rows += prompt_rows;
-    stats_.decode_rows += plan_.n_rows() - prompt_rows;
+    stats_.decode_rows += decode_rows;
     if (n_decoding_ > 0)
         prompt_budget_.observe(n_decoding_, prompt_rows, seconds);
     else if (awaited_passes_ > 0)

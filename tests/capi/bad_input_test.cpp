@@ -172,6 +172,8 @@ TEST_CASE_FIXTURE(Nano, "bad input: a NULL argument is named, whichever function
         {"out", [&](auto *e) { return kimi_decode_batch(&session, 1, nullptr, e); }},
         {"session", [&](auto *e) { return kimi_session_stats(nullptr, &stats, e); }},
         {"out", [&](auto *e) { return kimi_session_stats(session, nullptr, e); }},
+        {"engine", [&](auto *e) { return kimi_engine_save_trace(nullptr, "x", e); }},
+        {"path", [&](auto *e) { return kimi_engine_save_trace(engine.get(), nullptr, e); }},
     };
     for (const Case &c : cases)
         expect(KIMI_INVALID_ARGUMENT, std::string(c.name) + " is NULL", c.call);

@@ -77,6 +77,27 @@ TEST_CASE(
     churn.join();
 }
 
+TEST_CASE("concurrency: the trace has an event for every pass and replaces an older file") {
+    const client::Engine engine = client::load();
+    const kimi::test::TempDir dir;
+    const std::string path = dir.write("trace.json", "old");
+    const client::Session session = client::open(engine.get());
+    client::append(session.get(), {300, 301, 302});
+    client::step(session.get());
+    client::step(session.get());
+    REQUIRE(kimi_engine_save_trace(engine.get(), path.c_str(), nullptr) == KIMI_OK);
+    std::vector<std::string> steps;
+    for (const kimi::Json &event : kimi::test::read_json(path).find("traceEvents")->items)
+        if (const std::string &name = event.find("name")->text;
+            name == "prefill" || name == "decode")
+            steps.push_back(name);
+    CHECK(steps == std::vector<std::string>{"prefill", "decode"});
+    client::ErrorRecord error;
+    CHECK(kimi_engine_save_trace(engine.get(), dir.file("none/t.json").c_str(), &error) ==
+          KIMI_NOT_FOUND);
+    CHECK(std::string(error.message).find("none/t.json") != std::string::npos);
+}
+
 TEST_CASE("concurrency: one session of a batch without pages is busy, and the others go on") {
     const kimi::test::TempDir dir;
     const client::Engine engine =

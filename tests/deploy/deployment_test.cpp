@@ -35,9 +35,10 @@ TEST_CASE("deployment: fields, defaults and paths relative to the file") {
 TEST_CASE("deployment: ranks and placement") {
     const test::TempDir dir;
     const Deployment d = read(dir, R"({"checkpoint": "m", "ranks": 8, "kv": {"type": "fp8"},
-        "placement": {"attention": "context", "experts": "groups", "expert_groups": 2,
+        "link_gb_per_s": 55.5, "placement": {"attention": "context", "experts": "groups", "expert_groups": 2,
         "q_a": "split", "router": "split", "expert_replicas": 8, "expert_counts": "c.json"}})");
     CHECK(d.ranks == 8);
+    CHECK(d.link_gb_per_s == 55.5f);
     CHECK(d.kv_type == Deployment::KvType::fp8);
     CHECK(d.placement.attention == Deployment::Attention::context);
     CHECK(d.placement.experts == Deployment::Experts::groups);
@@ -48,6 +49,7 @@ TEST_CASE("deployment: ranks and placement") {
     CHECK(d.placement.expert_replicas == 8);
     CHECK(d.placement.expert_counts == dir.file("c.json"));
     CHECK(read(dir, R"({"checkpoint": "m"})").ranks == 1);
+    CHECK(!read(dir, R"({"checkpoint": "m"})").link_gb_per_s);
 }
 
 TEST_CASE("deployment: a checkpoint folder alone") {
@@ -110,6 +112,8 @@ TEST_CASE("deployment: what is wrong is named") {
          "field speculation.max_nodes: is 64"},
         {R"({"checkpoint": "m", "numeric": {"qk_latent_norm_eps": -1}})", KIMI_INVALID_ARGUMENT,
          "field numeric.qk_latent_norm_eps: is -1"},
+        {R"({"checkpoint": "m", "link_gb_per_s": 0})", KIMI_INVALID_ARGUMENT,
+         "field link_gb_per_s: is 0, must be from 0.001 to 10000"},
         {R"({"checkpoint": "m", "ranks": 65})", KIMI_INVALID_ARGUMENT,
          "field ranks: is 65, must be from 1 to 64"},
         {R"({"checkpoint": "m", "kv": {"type": "fp4"}})", KIMI_INVALID_ARGUMENT,

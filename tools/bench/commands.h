@@ -12,6 +12,7 @@ struct Options {
     std::uint32_t prompt = 0;  // tokens; 0: what the measurement finds useful
     std::uint32_t generate = 64;
     std::vector<std::uint32_t> fill;  // contexts
+    std::string trace;                // file; empty: none
 };
 
 // Prefill and decode next to the machine's read bandwidth.

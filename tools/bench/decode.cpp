@@ -34,6 +34,7 @@ void run_decode(const Options &options) {
                 1 / step, step * 1e3);
     std::printf("bytes per token       %8.2f MB (weights %.2f, KV %.2f)\n", (weights + kv) / 1e6,
                 weights / 1e6, kv / 1e6);
+    if (!options.trace.empty()) save_trace(*engine, options.trace);
     std::printf("decode reads          %8.2f GB/s = %.0f %% of the read bandwidth\n", rate,
                 100 * rate / bandwidth);
 }

@@ -10,14 +10,14 @@ namespace kimi::bench {
 namespace {
 
 constexpr const char *kUsage =
-    R"(usage: kimi-bench DEPLOYMENT [--prompt N] [--generate N]
+    R"(usage: kimi-bench DEPLOYMENT [--prompt N] [--generate N] [--trace FILE]
        kimi-bench DEPLOYMENT --fill N [--fill N ...]
        kimi-bench speculation DEPLOYMENT [--prompt N] [--generate N]
        kimi-bench kv [DEPLOYMENT]
 
 The first form measures the machine's read bandwidth, prefill of N random tokens (default 512)
-and decoding of N tokens (default 64) behind them. --fill measures decode steps and attention
-alone behind contexts of N tokens whose KV is filled in, not computed. `speculation` compares
+and decoding of N tokens (default 64) behind them; --trace writes what the devices did, for
+Perfetto or kimi-heatmap. --fill measures decode steps and attention alone behind contexts of N tokens whose KV is filled in, not computed. `speculation` compares
 drafting with plain decoding: cost of a step, then tokens per second and acceptance by depth, in
 contexts from 100 tokens up to N that the model wrote itself (default 4000). `kv` replays sessions
 that come and go, and shows how their pages lie.
@@ -44,7 +44,12 @@ void run(int argc, char **argv) {
             continue;
         }
         if (i + 1 == argc) fail(KIMI_INVALID_ARGUMENT, arg, " needs a value");
-        const std::uint32_t value = number(argv[++i], arg);
+        const char *text = argv[++i];
+        if (arg == "--trace") {
+            options.trace = text;
+            continue;
+        }
+        const std::uint32_t value = number(text, arg);
         if (arg == "--prompt") {
             options.prompt = value;
         } else if (arg == "--generate") {

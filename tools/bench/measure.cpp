@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 
 namespace kimi::bench {
@@ -13,6 +14,13 @@ std::vector<std::int32_t> random_tokens(std::uint32_t n, std::uint32_t vocab, st
         token = static_cast<std::int32_t>(seed / 7 % vocab);
     }
     return tokens;
+}
+
+void save_trace(Engine &engine, const std::string &path) {
+    const std::string trace = engine.trace();
+    AtomicFile file(path);
+    file.write(trace.data(), trace.size());
+    file.commit();
 }
 
 double timed_step(Session &session) {

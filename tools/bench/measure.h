@@ -23,6 +23,9 @@ inline SessionOptions greedy(std::uint32_t draft_budget, bool chain = false) {
     return options;
 }
 
+// What kimi_engine_save_trace writes.
+void save_trace(Engine &engine, const std::string &path);
+
 // Seeded tokens below `vocab`.
 std::vector<std::int32_t> random_tokens(std::uint32_t n, std::uint32_t vocab,
                                         std::uint32_t seed = 1);

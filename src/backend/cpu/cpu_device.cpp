@@ -55,6 +55,7 @@ class CpuDevice final : public Device {
     }
 
     void embed(std::span<const std::int32_t> tokens, const Matrix &table, Buffer x) override {
+        step().weight_bytes += tokens.size() * table.slice_rows(0, 1).bytes();
         for (std::size_t i = 0; i < tokens.size(); ++i)
             k_.widen(table.row(static_cast<std::size_t>(tokens[i])), table.cols, x.row(i));
     }
@@ -66,6 +67,7 @@ class CpuDevice final : public Device {
     void linear(std::span<const LinearJob> jobs, std::uint32_t n_rows) override {
         for (const LinearJob &job : jobs) {
             const Matrix &w = *job.weight;
+            step().weight_bytes += w.bytes();
             point_inputs(w, job.in, n_rows);
             for (std::uint32_t r = 0; r < n_rows; ++r) out_[r] = job.out.row(r);
             pool_.run((w.rows + kTaskRows - 1) / kTaskRows, [&](std::size_t task, unsigned) {
@@ -98,6 +100,7 @@ class CpuDevice final : public Device {
 
     void mla_write(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w,
                    const StepPlan &plan, Buffer kv, Buffer rope) override {
+        const RecordedTime time(step().attention);
         for (const PlanSequence &sequence : plan.sequences)
             for (std::uint32_t r = sequence.first_row; r < sequence.first_row + sequence.n_rows;
                  ++r) {
@@ -111,6 +114,12 @@ class CpuDevice final : public Device {
 
     void mla_attend(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w,
                     const StepPlan &plan, Buffer q, Buffer rope, Buffer out) override {
+        const RecordedTime time(step().attention);
+        step().weight_bytes += w.kv_b.bytes();
+        for (const PlanSequence &sequence : plan.sequences) {
+            const std::uint32_t last = plan.slot[sequence.first_row + sequence.n_rows - 1];
+            step().kv_bytes += (last + 1) * kv_.shape().token_bytes();
+        }
         absorb_queries(shape, w, plan.n_rows(), q, rope);
         attention_.run(layer, kv_, shape, plan, queries_.data, latents_.data);
         expand_values(shape, w, plan.n_rows(), out);
@@ -119,18 +128,27 @@ class CpuDevice final : public Device {
     void experts(const RouterShape &shape, Buffer logits, const float *bias,
                  std::span<const Expert> experts, Buffer x, std::uint32_t n_rows,
                  Buffer y) override {
+        const RecordedTime time(step().experts);
         moe_.run(shape, logits, bias, experts, x, n_rows, y);
+        for (const CpuMoe::Group &group : moe_.groups()) {
+            const Expert &expert = experts[group.expert];
+            step().weight_bytes += expert.gate.bytes() + expert.up.bytes() + expert.down.bytes();
+            ++step().experts_hit;
+        }
     }
 
     void draft_write(DraftLayerRef layer, const DraftNorms &norms,
                      std::span<const DraftSequence> sequences, Buffer k, Buffer v,
                      Buffer rope) override {
+        const RecordedTime time(step().attention);
         draft_.write(layer, norms, sequences, k, v, rope);
     }
 
     void draft_attend(DraftLayerRef layer, const DraftNorms &norms,
                       std::span<const DraftSequence> sequences, Buffer q, Buffer k, Buffer v,
                       Buffer rope, Buffer out) override {
+        const RecordedTime time(step().attention);
+        step().kv_bytes += draft_.context_bytes(layer, sequences);
         draft_.attend(layer, norms, sequences, q, k, v, rope, out);
     }
 
@@ -197,6 +215,8 @@ class CpuDevice final : public Device {
     }
 
   private:
+    StepRecord &step() { return recorder().step(); }
+
     template <typename F>
     void page_parts(std::uint32_t page, const F &f) {
         for (std::uint32_t i = 0; i < kv_.shape().n_layers; ++i)

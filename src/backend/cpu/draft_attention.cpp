@@ -126,6 +126,22 @@ void CpuDraftAttention::attend(DraftLayerRef layer, const DraftNorms &norms,
     });
 }
 
+// The first context token that a block sees.
+std::uint32_t CpuDraftAttention::context_begin(DraftLayerRef layer,
+                                               const DraftSequence &sequence) const {
+    if (!layer.sliding) return sequence.full_begin;
+    const std::uint32_t root = sequence.first_position;
+    return std::max(sequence.ring_begin, root >= shape_.window ? root - shape_.window + 1 : 0);
+}
+
+std::uint64_t CpuDraftAttention::context_bytes(DraftLayerRef layer,
+                                               std::span<const DraftSequence> sequences) const {
+    std::uint64_t n_tokens = 0;
+    for (const DraftSequence &sequence : sequences)
+        n_tokens += sequence.first_position - context_begin(layer, sequence);
+    return n_tokens * token_bytes_;
+}
+
 // All rows of a block and all query heads that share one KV head: the context page by page, then
 // the block.
 void CpuDraftAttention::attend_head(DraftLayerRef layer, const DraftSequence &sequence,
@@ -141,9 +157,7 @@ void CpuDraftAttention::attend_head(DraftLayerRef layer, const DraftSequence &se
     std::fill_n(s.max, n_queries, -std::numeric_limits<float>::infinity());
     std::fill_n(s.sum, n_queries, 0.0f);
 
-    const std::uint32_t root = sequence.first_position;
-    std::uint32_t begin = layer.sliding ? sequence.ring_begin : sequence.full_begin;
-    if (layer.sliding && root >= shape_.window) begin = std::max(begin, root - shape_.window + 1);
+    const std::uint32_t root = sequence.first_position, begin = context_begin(layer, sequence);
     for (std::uint32_t tile = begin / kPageTokens * kPageTokens; tile < root; tile += kPageTokens) {
         const Tile t{tile, std::max(tile, begin), std::min(tile + kPageTokens, root),
                      layer.sliding ? shape_.window : 0};

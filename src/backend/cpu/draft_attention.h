@@ -21,6 +21,9 @@ class CpuDraftAttention {
     void attend(DraftLayerRef layer, const DraftNorms &norms,
                 std::span<const DraftSequence> sequences, Buffer q, Buffer k, Buffer v, Buffer rope,
                 Buffer out);
+    // Bytes of context that attend reads.
+    std::uint64_t context_bytes(DraftLayerRef layer,
+                                std::span<const DraftSequence> sequences) const;
 
     // Memory of one page or ring in one layer of its kind.
     std::uint32_t n_full() const { return shape_.n_full; }
@@ -38,6 +41,7 @@ class CpuDraftAttention {
     struct Scratch;
     struct Tile;
 
+    std::uint32_t context_begin(DraftLayerRef layer, const DraftSequence &sequence) const;
     std::byte *entry(DraftLayerRef layer, const DraftSequence &sequence,
                      std::uint32_t position) const;
     void normalise_rotate(const Vector &norm, float eps, std::uint32_t n_heads, float *row,

@@ -20,18 +20,20 @@ void route(const RouterShape &shape, const float *logits, const float *bias, std
 
 class CpuMoe {
   public:
+    // The rows that chose an expert: (row, choice) pairs, which lie together.
+    struct Group {
+        std::uint32_t expert, first, n;
+    };
+
     CpuMoe() = default;
     CpuMoe(const CpuKernels &kernels, ThreadPool &pool, const DeviceLimits &limits);
 
     void run(const RouterShape &shape, Buffer logits, const float *bias,
              std::span<const Expert> experts, Buffer x, std::uint32_t n_rows, Buffer y);
+    // Of the last run.
+    std::span<const Group> groups() const { return groups_; }
 
   private:
-    // A (row, expert) pair; the pairs of an expert lie together.
-    struct Group {
-        std::uint32_t expert, first, n;
-    };
-
     void group_pairs(const RouterShape &shape, std::uint32_t n_rows);
     void gate_up(const Expert &expert, const Group &group, std::uint32_t begin);
     float *row(const HostMemory &memory, std::uint32_t index, std::uint32_t width) const {
