@@ -17,10 +17,11 @@ constexpr const char *kUsage =
 
 The first form measures the machine's read bandwidth, prefill of N random tokens (default 512)
 and decoding of N tokens (default 64) behind them; --trace writes what the devices did, for
-Perfetto or kimi-heatmap. --fill measures decode steps and attention alone behind contexts of N tokens whose KV is filled in, not computed. `speculation` compares
-drafting with plain decoding: cost of a step, then tokens per second and acceptance by depth, in
-contexts from 100 tokens up to N that the model wrote itself (default 4000). `kv` replays sessions
-that come and go, and shows how their pages lie.
+Perfetto or kimi-heatmap. --fill measures decode steps and attention alone behind contexts of N
+tokens whose KV is filled in, not computed. `speculation` compares drafting with plain decoding:
+cost of a step, then tokens per second and acceptance by depth, in contexts from 100 tokens up to N
+that the model wrote itself (default 4000). `kv` replays sessions that come and go, and shows how
+their pages lie.
 )";
 
 std::uint32_t number(const char *text, const std::string &option) {
