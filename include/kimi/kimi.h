@@ -29,6 +29,9 @@
 #define KIMI_VERSION_MAJOR 0
 #define KIMI_VERSION_MINOR 1
 #define KIMI_VERSION_PATCH 0
+/* Of this header; grows with every version. */
+#define KIMI_VERSION_NUMBER \
+    (KIMI_VERSION_MAJOR * 1000000 + KIMI_VERSION_MINOR * 1000 + KIMI_VERSION_PATCH)
 
 #if defined(__GNUC__)
 #define KIMI_API __attribute__((visibility("default")))
@@ -230,6 +233,23 @@ KIMI_API void kimi_estimate_init_sized(kimi_estimate *estimate, size_t size) KIM
 #define kimi_engine_statistics_init(p) kimi_engine_statistics_init_sized((p), sizeof *(p))
 #define kimi_session_statistics_init(p) kimi_session_statistics_init_sized((p), sizeof *(p))
 #define kimi_estimate_init(p) kimi_estimate_init_sized((p), sizeof *(p))
+
+/* ---- Library ---- */
+
+/* The version of the library that runs, which need not be that of the header: "MAJOR.MINOR.PATCH",
+ * and as a number like KIMI_VERSION_NUMBER in *number, where that is not NULL. The text is static.
+ * Any thread. */
+KIMI_API const char *kimi_version(uint32_t *number) KIMI_NOEXCEPT;
+
+/* 1 where this library, on this machine, has the feature, otherwise 0: also for NULL and for names
+ * that it does not know, so that a program may ask for what only newer versions have. Names:
+ *   cpu             deployments with backend cpu
+ *   cuda            deployments with backend cuda
+ *   drafter         DFlash drafters and tree verification
+ *   trace           kimi_engine_save_trace
+ *   avx2, avx512    the instructions that cpu computes with; plain x86-64 code where neither is
+ * Any thread. */
+KIMI_API int32_t kimi_has_feature(const char *name) KIMI_NOEXCEPT;
 
 /* ---- Engine ---- */
 

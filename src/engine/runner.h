@@ -38,7 +38,7 @@ class Runner {
     Device &device() const { return *device_; }
     Drafter *drafter() { return drafter_.get(); }  // nullptr: none
 
-    // What the ranks do from one to the other is recorded as a step with so many rows.
+    // What every rank does between the two is recorded as one step.
     void begin_step() { device_->recorder().begin(); }
     void end_step(std::uint32_t prompt_rows, std::uint32_t decode_rows) {
         device_->recorder().end(prompt_rows, decode_rows);
