@@ -86,8 +86,9 @@ TEST_CASE("concurrency: the trace has an event for every pass and replaces an ol
     client::step(session.get());
     client::step(session.get());
     REQUIRE(kimi_engine_save_trace(engine.get(), path.c_str(), nullptr) == KIMI_OK);
+    const kimi::Json trace = kimi::test::read_json(path);
     std::vector<std::string> steps;
-    for (const kimi::Json &event : kimi::test::read_json(path).find("traceEvents")->items)
+    for (const kimi::Json &event : trace.find("traceEvents")->items)
         if (const std::string &name = event.find("name")->text;
             name == "prefill" || name == "decode")
             steps.push_back(name);
