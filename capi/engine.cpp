@@ -63,7 +63,7 @@ kimi_status kimi_engine_stats(kimi_engine *engine, kimi_engine_statistics *out,
         result.pages_free = stats.n_free;
         result.pages_cached = stats.n_cached;
         result.pages_evictable = stats.n_evictable;
-        result.page_bytes = e.runner().device().page_bytes();
+        result.page_bytes = e.runner().memory().page_bytes();
         result.sessions = stats.n_sequences;
         result.session_pages = stats.n_used;
         result.session_runs = stats.n_runs;

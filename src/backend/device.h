@@ -3,13 +3,19 @@
 // A device owns its memory. Buffers are [rows, width] activations, row-major; what a row holds
 // (fp32 on the CPU) is the device's choice. All memory is reserved before the first pass; the
 // operations allocate nothing and run in call order.
+//
+// Where a model is spread over ranks, each has a device with its shards of weights and KV, and all
+// make the same calls; those that combine what the ranks have say so. A failure on one rank ends
+// such a call on the others with KIMI_DEVICE_LOST.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 
+#include "backend/kv_memory.h"
 #include "backend/matrix.h"
 #include "backend/step_plan.h"
 #include "backend/step_recorder.h"
@@ -32,15 +38,22 @@ struct Buffer {
 struct LinearJob {
     const Matrix *weight;
     Buffer in, out;
+    // Rows of the whole weight where all ranks want all outputs, 0 otherwise: rank r computes the
+    // columns [r * w.rows, (r + 1) * w.rows) of out and gets those of the others, unless its weight
+    // is the whole.
+    std::uint32_t whole = 0;
 };
 
 inline constexpr std::uint32_t kFp8Group = 128;  // latents that share a scale
 
-// The latent KV cache of all layers: a page holds 64 tokens of every layer.
+// The latent KV cache of all layers: a page holds 64 tokens of every layer, of which a device has
+// all or, where attention is split over the context, the shard-th of n_shards equal parts. So every
+// rank has the same part of any context, whatever pages it lies in.
 struct KvShape {
     KvType type = KvType::bf16;
     std::uint32_t n_layers = 0, n_pages = 0;
     std::uint32_t kv_rank = 0, rope_dim = 0;
+    std::uint32_t n_shards = 1, shard = 0;  // n_shards divides 64
 
     std::size_t token_bytes() const {  // of one token in one layer
         const std::size_t n = kv_rank + rope_dim;
@@ -54,10 +67,23 @@ struct KvShape {
         }
         return 0;
     }
-    std::size_t page_bytes() const { return token_bytes() * kPageTokens; }  // in one layer
+    // What a device holds of a page: its tokens, and their bytes in one layer.
+    std::uint32_t page_tokens() const { return kPageTokens / n_shards; }
+    std::size_t page_bytes() const { return token_bytes() * page_tokens(); }
+    // The shard that holds a position of a sequence.
+    std::uint32_t shard_of(std::uint32_t position) const {
+        return position % kPageTokens / page_tokens();
+    }
+    // How many of the first n positions of a sequence a device holds.
+    std::uint32_t held(std::uint32_t n) const {
+        const std::uint32_t in_page = n % kPageTokens, begin = shard * page_tokens();
+        const std::uint32_t of_page = in_page > begin ? in_page - begin : 0;
+        return n / kPageTokens * page_tokens() + std::min(of_page, page_tokens());
+    }
 };
 
-// Multi-head latent attention of one layer. H heads, per head nope | rope query and v value dims.
+// Multi-head latent attention of one layer. H heads of the rank, per head nope | rope query and v
+// value dims.
 struct MlaShape {
     std::uint32_t n_heads = 0, nope_dim = 0, rope_dim = 0, v_dim = 0, kv_rank = 0;
     float scale = 0;
@@ -78,11 +104,16 @@ struct RouterShape {
     float scale = 1;
 };
 
+// A rank's share of an expert: the whole or a slice of its inner width. Of an expert with copies
+// this rank has number `copy`, which computes the rows whose position % n_copies is copy; 0 copies:
+// other ranks have it.
 struct Expert {
     Matrix gate, up, down;
+    std::uint32_t n_copies = 1, copy = 0;
 };
 
-// Grouped-query attention of the drafter, and its KV cache. Layers are counted among their kind:
+// Grouped-query attention of the drafter, and its KV cache. A rank has n_heads query heads and the
+// KV heads from first_kv_head on that they read. Layers are counted among their kind:
 // full layers keep every token in a twin of the target's page, sliding ones the last ring_slots
 // tokens of a sequence in its ring, at position % ring_slots.
 struct DraftShape {
@@ -90,6 +121,7 @@ struct DraftShape {
     std::uint32_t n_full = 0, n_sliding = 0;
     std::uint32_t window = 0;  // of sliding layers: position q sees p iff q - p < window
     std::uint32_t ring_slots = 0, n_rings = 0;
+    std::uint32_t first_kv_head = 0, whole_kv_heads = 0;  // of all ranks together
 
     std::uint32_t kv_dim() const { return n_kv_heads * head_dim; }
 };
@@ -128,10 +160,8 @@ struct DeviceLimits {
     DraftShape draft;  // no heads: no drafter
 };
 
-class Device {
+class Device : public KvMemory {
   public:
-    virtual ~Device() = default;
-
     // The operations add their bytes and times to its step.
     StepRecorder &recorder() { return recorder_; }
 
@@ -140,7 +170,10 @@ class Device {
     // Reserves the KV cache and the workspaces of all operations within these limits.
     virtual void reserve(const DeviceLimits &limits) = 0;
 
-    // x[i] = table[token[i]]
+    // Sums x over the ranks, in their order, for all of them: `width` columns, multiples of 16.
+    virtual void all_reduce(Buffer x, std::uint32_t width, std::uint32_t n_rows) = 0;
+
+    // x[i] = row token[i] of a table over all ranks, each of which has table.rows rows of it.
     virtual void embed(std::span<const std::int32_t> tokens, const Matrix &table, Buffer x) = 0;
     // y = x / sqrt(mean(x^2) + eps) * w over w.n columns; y may be x.
     virtual void rms_norm(Buffer x, const Vector &w, float eps, std::uint32_t n_rows, Buffer y) = 0;
@@ -154,19 +187,22 @@ class Device {
     // to fp32, then evaluated accurately (it reaches 262143 rad).
     virtual void rope(std::span<const std::uint32_t> positions, std::span<const float> inv_freq,
                       float amplitude, Buffer table) = 0;
-    // Normalises and rotates the new latents and writes them to their slots: kv [rows, kv_rank +
-    // rope].
+    // Normalises and rotates the new latents, which are the same on all ranks, and writes them to
+    // their slots: kv [rows, kv_rank + rope].
     virtual void mla_write(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w,
                            const StepPlan &plan, Buffer kv, Buffer rope) = 0;
     // Absorbed attention over the pages: q [rows, heads * (nope + rope)] -> out [rows, heads * v].
+    // Where the KV is in shards, ranks attend with all heads to what they hold, and partial results
+    // are merged by log-sum-exp in the order of the ranks. Reads tree rows as the last mla_write
+    // of the same layer and plan got them.
     virtual void mla_attend(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w,
                             const StepPlan &plan, Buffer q, Buffer rope, Buffer out) = 0;
 
-    // y [rows, hidden] = sum over the chosen experts of weight * expert(x). logits [rows,
-    // n_experts].
+    // y [rows, hidden] = sum over the chosen experts that this rank has of weight * expert(x).
+    // logits [rows, n_experts], position [rows] of the plan.
     virtual void experts(const RouterShape &shape, Buffer logits, const float *bias,
-                         std::span<const Expert> experts, Buffer x, std::uint32_t n_rows,
-                         Buffer y) = 0;
+                         std::span<const Expert> experts, std::span<const std::uint32_t> position,
+                         Buffer x, Buffer y) = 0;
 
     // Writes the drafter's context: k and v [rows, kv_heads * head_dim] of committed tokens. Keys
     // are normalised and rotated (half-split) first.
@@ -180,7 +216,7 @@ class Device {
                               std::span<const DraftSequence> sequences, Buffer q, Buffer k,
                               Buffer v, Buffer rope, Buffer out) = 0;
     // The k best tokens of each row by logit, lower id first on ties, and their log-softmax, [rows,
-    // k].
+    // k], on all ranks. Rank r has the logits of the tokens [r * vocab, (r + 1) * vocab).
     virtual void top_k(Buffer logits, std::uint32_t vocab, std::uint32_t n_rows, std::uint32_t k,
                        std::int32_t *tokens, double *log_probability) = 0;
 
@@ -189,20 +225,9 @@ class Device {
     // dst[i] = src[rows[i]] over `width` columns
     virtual void gather(Buffer src, std::span<const std::uint32_t> rows, std::uint32_t width,
                         Buffer dst) = 0;
-    // Moves the KV of slot from[i] to slot to[i] of a sequence, all layers, in order of i.
-    virtual void move_slots(std::span<const std::uint32_t> pages,
-                            std::span<const std::uint32_t> from,
-                            std::span<const std::uint32_t> to) = 0;
-    // --- Whole pages and rings: all layers of the target's KV and, of the drafter's, the twins of
-    // a page or the sliding layers of a ring. Byte strings have the device's own layout.
-    virtual std::size_t page_bytes() const = 0;
-    virtual std::size_t ring_bytes() const = 0;  // 0: no sliding layers
-    virtual void copy_page(std::uint32_t from, std::uint32_t to) = 0;
-    virtual void copy_ring(std::uint32_t from, std::uint32_t to) = 0;
-    virtual void read_page(std::uint32_t page, std::byte *out) = 0;
-    virtual void write_page(std::uint32_t page, const std::byte *in) = 0;
-    virtual void read_ring(std::uint32_t ring, std::byte *out) = 0;
-    virtual void write_ring(std::uint32_t ring, const std::byte *in) = 0;
+    // The target's KV of one slot in all layers, where the device holds it: token_bytes() each.
+    virtual void read_slot(std::uint32_t page, std::uint32_t offset, std::byte *out) = 0;
+    virtual void write_slot(std::uint32_t page, std::uint32_t offset, const std::byte *in) = 0;
 
     // Host view of a row of fp32 values, valid until the next operation.
     virtual std::span<const float> read(Buffer buffer, std::uint32_t row, std::uint32_t width) = 0;

@@ -20,7 +20,8 @@ struct PlanSequence {
 // slot slot[i] and sees slot s iff s < base[i] or bit s - base[i] of word[i] is set. Prompt rows
 // have base = own slot + 1 and word 0; tree rows have base = the root's slot and a word with the
 // bits of the row itself and its ancestors. Depth order of the nodes is their order of slots along
-// a path.
+// a path. The root is the first row of its sequence, and bit j is its row j: a tree is written by
+// the pass that reads it.
 struct StepPlan {
     std::span<const std::int32_t> token;       // [rows]
     std::span<const std::uint32_t> position;   // [rows] of rope: the depth in the sequence

@@ -12,7 +12,7 @@ Engine::Engine(const std::string &deployment_path, const Progress &progress)
       runner_(deployment_, progress),
       tokenizer_(std::make_shared<const Tokenizer>(deployment_.checkpoint)),
       constraints_(*tokenizer_),
-      kv_(runner_.device(), runner_.limits()),
+      kv_(runner_.memory(), runner_.limits()),
       scheduler_(runner_, kv_, deployment_.prefill_chunk, deployment_.max_nodes),
       queue_([this](std::vector<Session *> &waiting, bool concurrent) {
           const std::lock_guard lock(mutex_);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "kv/page_pool.h"
+#include "model/dims.h"
 
 namespace kimi {
 namespace {
@@ -14,13 +15,10 @@ namespace {
 // Even with a small prefill chunk a draft tree or a batch of sessions fits one pass.
 constexpr std::uint32_t kMinRows = 64;
 
-std::unique_ptr<Device> make_device(const Deployment &deployment) {
-    if (deployment.backend != Deployment::Backend::cpu)
-        fail(KIMI_UNSUPPORTED, "field backend: this build of libkimi has no CUDA backend");
-    if (deployment.ranks > 1)
-        fail(KIMI_UNSUPPORTED, "field ranks: is ", deployment.ranks, ", only 1 runs yet");
+// The ranks share the cores; each has one thread at least.
+unsigned threads_per_rank(const Deployment &deployment) {
     const unsigned threads = deployment.threads > 0 ? deployment.threads : available_cores();
-    return make_cpu_device(best_cpu_isa(), threads);
+    return std::max(1U, threads / deployment.ranks);
 }
 
 std::uint32_t context_limit(const Deployment &deployment, const ModelConfig &config) {
@@ -46,44 +44,141 @@ KvType kv_type(const Deployment &deployment, const ModelConfig &config) {
     return KvType::fp8;
 }
 
+ModelPlacement place(const Deployment &deployment, const Model &model) {
+    ModelDims dims{dims_of(model.config, false), {}};
+    if (model.drafter_config) dims.drafter = dims_of(*model.drafter_config);
+    const Placement placement = placement_of(deployment, dims);
+    if (!placement.balance_experts)
+        return {dims, placement, ExpertMap::in_order(dims.target, placement.expert_groups)};
+    const ExpertCounts counts = read_expert_counts(deployment.placement.expert_counts, dims.target);
+    return {dims, placement,
+            ExpertMap::balanced(dims.target, counts, placement.expert_groups,
+                                placement.expert_replicas)};
+}
+
 }  // namespace
 
 Runner::Runner(const Deployment &deployment, const Progress &progress)
-    : config_(read_model_config(deployment.checkpoint + "/config.json")),
-      checkpoint_(Checkpoint::open_target(deployment.checkpoint, progress)),
-      weights_(load_target_weights(checkpoint_, config_,
-                                   deployment.qk_latent_norm_eps.value_or(config_.rms_eps))) {
-    const std::uint32_t context = kimi::context_limit(deployment, config_);
-    const std::uint32_t rows = std::max(deployment.prefill_chunk, kMinRows);
-    if (!deployment.drafter.empty())
-        drafter_config_ = read_drafter_config(deployment.drafter + "/config.json", config_);
-    device_ = make_device(deployment);
-    target_ = std::make_unique<Target>(
-        *device_, config_, weights_, rows, rows,
-        drafter_config_ ? drafter_config_->taps : std::vector<std::uint32_t>());
-    limits_ = target_->limits();
-    limits_.rows = rows;
-    limits_.context = context;
-    limits_.kv.type = kv_type(deployment, config_);
-    const std::uint64_t capacity =
-        deployment.kv_capacity_tokens > 0 ? deployment.kv_capacity_tokens : context;
-    limits_.kv.n_pages = static_cast<std::uint32_t>(pages_for(capacity));
-    if (drafter_config_) load_drafter(deployment);
-    device_->reserve(limits_);
-}
-
-Digest Runner::drafter_digest() const {
-    return drafter_ ? checkpoint_digest(drafter_checkpoint_) : Digest{};
+    : model_(std::make_shared<Model>()) {
+    if (deployment.backend != Deployment::Backend::cpu)
+        fail(KIMI_UNSUPPORTED, "field backend: this build of libkimi has no CUDA backend");
+    Model &m = *model_;
+    m.config = read_model_config(deployment.checkpoint + "/config.json");
+    m.checkpoint = Checkpoint::open_target(deployment.checkpoint, progress);
+    m.weights = load_target_weights(m.checkpoint, m.config,
+                                    deployment.qk_latent_norm_eps.value_or(m.config.rms_eps));
+    m.limits.context = kimi::context_limit(deployment, m.config);
+    m.limits.rows = std::max(deployment.prefill_chunk, kMinRows);
+    if (!deployment.drafter.empty()) load_drafter(deployment);
+    make_ranks(deployment);
+    std::vector<Device *> devices;
+    for (const Rank &rank : m.ranks) devices.push_back(rank.device.get());
+    memory_ = std::make_unique<RankedKv>(std::move(devices), kv());
+    if (n_ranks() == 1) return;
+    m.arguments = PassArguments(max_rows(), pages_for(context_limit() + kMaxTreeNodes));
+    logits_.resize(m.config.vocab);
+    team_ = std::make_unique<RankTeam>(m.communicator, model_);
 }
 
 void Runner::load_drafter(const Deployment &deployment) {
-    drafter_checkpoint_ = Checkpoint::open_drafter(deployment.drafter);
-    drafter_weights_ = load_drafter_weights(drafter_checkpoint_, *drafter_config_);
-    drafter_ =
-        std::make_unique<Drafter>(*device_, *drafter_config_, drafter_weights_, *target_,
-                                  limits_.rows, deployment.rope_attention_factor.value_or(0.0f));
-    limits_.draft = drafter_->shape(deployment.draft_sessions);
-    limits_.width = std::max(limits_.width, drafter_->width());
+    Model &m = *model_;
+    m.drafter_config = read_drafter_config(deployment.drafter + "/config.json", m.config);
+    m.drafter_checkpoint = Checkpoint::open_drafter(deployment.drafter);
+    m.drafter_weights = load_drafter_weights(m.drafter_checkpoint, *m.drafter_config);
+}
+
+void Runner::make_ranks(const Deployment &deployment) {
+    Model &m = *model_;
+    const ModelPlacement placement = place(deployment, m);
+    const std::uint64_t capacity =
+        deployment.kv_capacity_tokens > 0 ? deployment.kv_capacity_tokens : m.limits.context;
+    const std::vector<std::uint32_t> taps =
+        m.drafter_config ? m.drafter_config->taps : std::vector<std::uint32_t>();
+    m.communicator = std::make_shared<Communicator>(deployment.ranks);
+    m.ranks.resize(deployment.ranks);
+    for (std::uint32_t index = deployment.ranks; index-- > 0;) {
+        Rank &rank = m.ranks[index];
+        rank.weights = shard_of(m.weights, placement, index);
+        rank.device =
+            make_cpu_device(best_cpu_isa(), threads_per_rank(deployment), m.communicator, index);
+        rank.target = std::make_unique<Target>(*rank.device, m.config, rank.weights, m.limits.rows,
+                                               m.limits.rows, taps);
+        DeviceLimits limits = rank.target->limits();
+        limits.rows = m.limits.rows;
+        limits.context = m.limits.context;
+        limits.kv.type = kv_type(deployment, m.config);
+        limits.kv.n_pages = static_cast<std::uint32_t>(pages_for(capacity));
+        limits.kv.n_shards = placement.placement.page_parts();
+        limits.kv.shard = index % limits.kv.n_shards;
+        if (m.drafter_config) {
+            rank.drafter_weights = shard_of(m.drafter_weights, placement, index);
+            rank.drafter = std::make_unique<Drafter>(
+                *rank.device, *m.drafter_config, rank.drafter_weights, *rank.target, limits.rows,
+                deployment.rope_attention_factor.value_or(0.0f));
+            limits.draft = rank.drafter->shape(deployment.draft_sessions);
+            limits.width = std::max(limits.width, rank.drafter->width());
+        }
+        rank.device->reserve(limits);
+        if (index == 0) m.limits = limits;
+    }
+}
+
+Digest Runner::drafter_digest() const {
+    return drafter() ? checkpoint_digest(model_->drafter_checkpoint) : Digest{};
+}
+
+template <typename Arguments>
+void Runner::set(const Arguments &arguments) {
+    team_->expect_working();
+    model_->arguments.set(arguments);
+}
+
+void Runner::forward(const StepPlan &plan) {
+    if (!team_) return model_->ranks[0].target->forward(plan);
+    set(plan);
+    team_->run([m = model_.get()](std::uint32_t rank) {
+        m->ranks[rank].target->forward(m->arguments.plan());
+    });
+}
+
+void Runner::draft(std::span<const DraftRequest> requests, std::uint32_t k) {
+    if (!team_) return model_->ranks[0].drafter->draft(requests, k);
+    set(requests);
+    team_->run([m = model_.get(), k](std::uint32_t rank) {
+        m->ranks[rank].drafter->draft(m->arguments.requests(), k);
+    });
+}
+
+void Runner::extend(std::span<const DraftExtension> extensions) {
+    if (!team_) return model_->ranks[0].drafter->extend(extensions);
+    set(extensions);
+    team_->run([m = model_.get()](std::uint32_t rank) {
+        m->ranks[rank].drafter->extend(m->arguments.extensions());
+    });
+}
+
+std::span<const float> Runner::logits(std::uint32_t i) {
+    if (!team_) return model_->ranks[0].target->logits(i);
+    auto to = logits_.begin();
+    for (const Rank &rank : model_->ranks) {
+        const std::span<const float> part = rank.target->logits(i);
+        to = std::copy(part.begin(), part.end(), to);
+    }
+    return logits_;
+}
+
+void Runner::begin_step() {
+    for (const Rank &rank : model_->ranks) rank.device->recorder().begin();
+}
+
+void Runner::end_step(std::uint32_t prompt_rows, std::uint32_t decode_rows) {
+    for (const Rank &rank : model_->ranks) rank.device->recorder().end(prompt_rows, decode_rows);
+}
+
+std::vector<std::vector<StepRecord>> Runner::recorded_steps() const {
+    std::vector<std::vector<StepRecord>> out;
+    for (const Rank &rank : model_->ranks) out.push_back(rank.device->recorder().steps());
+    return out;
 }
 
 }  // namespace kimi

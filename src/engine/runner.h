@@ -1,4 +1,7 @@
-// The model on its devices: weights, buffers and KV cache, and the passes over them.
+// The model on its ranks: weights, buffers and KV cache, and the passes over them.
+//
+// One rank computes on the caller's thread, several on threads of their own that share the
+// deployment's cores. All ranks read the same mapped files.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +11,41 @@
 #include <vector>
 
 #include "backend/device.h"
+#include "backend/ranked_kv.h"
 #include "deploy/deployment.h"
+#include "engine/pass_arguments.h"
+#include "engine/rank_team.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
 #include "model/digest.h"
 #include "model/drafter.h"
+#include "model/shards.h"
 #include "model/target.h"
 
 namespace kimi {
+
+// What one rank has.
+struct Rank {
+    TargetWeights weights;
+    DrafterWeights drafter_weights;
+    std::unique_ptr<Device> device;
+    std::unique_ptr<Target> target;
+    std::unique_ptr<Drafter> drafter;  // nullptr: none
+};
+
+// A loaded model. Ranks refer to it: it does not move.
+struct Model {
+    ModelConfig config;
+    Checkpoint checkpoint;
+    TargetWeights weights;
+    std::optional<DrafterConfig> drafter_config;
+    Checkpoint drafter_checkpoint;
+    DrafterWeights drafter_weights;
+    DeviceLimits limits;  // of rank 0
+    std::shared_ptr<Communicator> communicator;
+    std::vector<Rank> ranks;
+    PassArguments arguments;
+};
 
 class Runner {
   public:
@@ -23,44 +53,52 @@ class Runner {
     // tensor or field.
     Runner(const Deployment &deployment, const Progress &progress);
 
-    const ModelConfig &config() const { return config_; }
-    const TargetWeights &weights() const { return weights_; }
+    const ModelConfig &config() const { return model_->config; }
+    const TargetWeights &weights() const { return model_->weights; }  // of all ranks
     // Of the checkpoints; the drafter's is zero where there is none.
-    Digest target_digest() const { return checkpoint_digest(checkpoint_); }
+    Digest target_digest() const { return checkpoint_digest(model_->checkpoint); }
     Digest drafter_digest() const;
     // What the drafter's rope is multiplied by.
-    float rope_attention_factor() const { return drafter_ ? drafter_->rope_amplitude() : 0; }
-    const DeviceLimits &limits() const { return limits_; }
-    const KvShape &kv() const { return limits_.kv; }
-    std::uint32_t context_limit() const { return limits_.context; }
-    std::uint32_t max_rows() const { return limits_.rows; }
-    Target &target() { return *target_; }
-    Device &device() const { return *device_; }
-    Drafter *drafter() { return drafter_.get(); }  // nullptr: none
+    float rope_attention_factor() const { return drafter() ? drafter()->rope_amplitude() : 0; }
+    const DeviceLimits &limits() const { return model_->limits; }
+    const KvShape &kv() const { return limits().kv; }
+    std::uint32_t context_limit() const { return limits().context; }
+    std::uint32_t max_rows() const { return limits().rows; }
+    std::uint32_t n_ranks() const { return static_cast<std::uint32_t>(model_->ranks.size()); }
+    Device &device() const { return *model_->ranks[0].device; }  // of rank 0
+    // Only between passes.
+    KvMemory &memory() const { return *memory_; }
+    // Of rank 0, with what it drafted last; nullptr: none.
+    const Drafter *drafter() const { return model_->ranks[0].drafter.get(); }
+
+    // The passes of Target and Drafter, on all ranks. They throw what a rank throws; then the model
+    // computes no more.
+    void forward(const StepPlan &plan);
+    void draft(std::span<const DraftRequest> requests, std::uint32_t k);
+    void extend(std::span<const DraftExtension> extensions);
+    // [vocab] of logit row i of the last forward pass, valid until the next call.
+    std::span<const float> logits(std::uint32_t i);
+
+    // Several ranks meet and run there; for tests that make them fail.
+    Communicator &communicator() const { return *model_->communicator; }
+    RankTeam &team() const { return *team_; }
 
     // What every rank does between the two is recorded as one step.
-    void begin_step() { device_->recorder().begin(); }
-    void end_step(std::uint32_t prompt_rows, std::uint32_t decode_rows) {
-        device_->recorder().end(prompt_rows, decode_rows);
-    }
+    void begin_step();
+    void end_step(std::uint32_t prompt_rows, std::uint32_t decode_rows);
     // The last steps of every rank.
-    std::vector<std::vector<StepRecord>> recorded_steps() const {
-        return {device_->recorder().steps()};
-    }
+    std::vector<std::vector<StepRecord>> recorded_steps() const;
 
   private:
+    template <typename Arguments>
+    void set(const Arguments &arguments);
     void load_drafter(const Deployment &deployment);
+    void make_ranks(const Deployment &deployment);
 
-    ModelConfig config_;
-    Checkpoint checkpoint_;
-    TargetWeights weights_;
-    std::optional<DrafterConfig> drafter_config_;
-    Checkpoint drafter_checkpoint_;
-    DrafterWeights drafter_weights_;
-    DeviceLimits limits_;
-    std::unique_ptr<Device> device_;
-    std::unique_ptr<Target> target_;
-    std::unique_ptr<Drafter> drafter_;
+    std::shared_ptr<Model> model_;
+    std::unique_ptr<KvMemory> memory_;
+    std::unique_ptr<RankTeam> team_;  // of more than one rank
+    std::vector<float> logits_;       // [vocab] of several ranks
 };
 
 }  // namespace kimi

@@ -32,12 +32,6 @@ Scheduler::Scheduler(Runner &runner, KvSpace &kv, std::uint32_t prefill_chunk,
     requests_.reserve(rows);
     extensions_.reserve(rows);
     context_rows_.reserve(rows);
-    if (const Drafter *drafter = runner.drafter()) {
-        const std::size_t offsets =
-            std::size_t{drafter->max_blocks()} * (drafter->block_size() - 1);
-        top_tokens_.resize(offsets * kMaxTreeNodes);
-        top_log_probability_.resize(offsets * kMaxTreeNodes);
-    }
 }
 
 void Scheduler::pass(std::vector<Session *> &waiting, bool concurrent) {
@@ -87,7 +81,7 @@ std::uint32_t Scheduler::prompt_room() {
 // Makes the session a part of the pass, with at most `room` rows; returns how many.
 std::uint32_t Scheduler::admit(Session &session, std::uint32_t room) {
     try {
-        if (broken_) fail(KIMI_INTERNAL, "the engine failed earlier and does no further work");
+        if (broken_) fail(KIMI_DEVICE_LOST, "the engine failed earlier and does no further work");
         if (session.result().phase == KIMI_PHASE_PREFILL) {
             kv_.reuse(session.kv(), session.tokens());
             session.update_progress();
@@ -137,7 +131,7 @@ void Scheduler::run() {
     double seconds = 0;
     {
         const ScopedTimer timer(seconds);
-        runner_.target().forward(plan_.plan());
+        runner_.forward(plan_.plan());
     }
     pass_cost_.observe(plan_.n_rows(), seconds);
     for (Work &work : work_) {
@@ -165,7 +159,7 @@ bool Scheduler::can_draft(const Work &work) const {
 
 // Proposes trees for the sessions that want them.
 void Scheduler::draft() {
-    Drafter *drafter = runner_.drafter();
+    const Drafter *drafter = runner_.drafter();
     drafting_.clear();
     requests_.clear();
     if (drafter == nullptr || max_nodes_ == 0) return;
@@ -188,8 +182,7 @@ void Scheduler::draft() {
     double draft_seconds = 0, tree_seconds = 0;
     {
         const ScopedTimer timer(draft_seconds);
-        drafter->draft(requests_);
-        drafter->top_k(k, top_tokens_.data(), top_log_probability_.data());
+        runner_.draft(requests_, k);
     }
     {
         const ScopedTimer timer(tree_seconds);
@@ -204,13 +197,14 @@ void Scheduler::draft() {
 
 void Scheduler::build_tree(Work &work, std::uint32_t index, std::uint32_t k) {
     const SessionOptions &options = work.session->options();
-    const std::uint32_t offsets = runner_.drafter()->block_size() - 1;
+    const Drafter &drafter = *runner_.drafter();
+    const std::uint32_t offsets = drafter.block_size() - 1;
     // The token behind the last accepted one needs a place too.
     const auto depth = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(offsets, work.session->tokens_left() - 1));
     const std::size_t first = std::size_t{index} * offsets * k, n = std::size_t{depth} * k;
-    const DraftLists lists{depth, k, std::span(top_tokens_).subspan(first, n),
-                           std::span(top_log_probability_).subspan(first, n)};
+    const DraftLists lists{depth, k, drafter.top_tokens().subspan(first, n),
+                           drafter.top_log_probability().subspan(first, n)};
     const std::uint32_t budget = std::min(options.draft_budget, max_nodes_);
     DraftFilter *filter = filter_.begin(*work.session);
     options.draft_chain ? build_draft_chain(lists, budget, work.tree, filter)
@@ -258,7 +252,7 @@ void Scheduler::finish_prompt(Work &work) {
 }
 
 bool Scheduler::commit_next(Session &session, std::uint32_t logits) {
-    const auto token = chooser_.choose(runner_.target().logits(logits), session);
+    const auto token = chooser_.choose(runner_.logits(logits), session);
     if (token) return session.commit(*token);
     session.dead_end();
     return false;
@@ -305,7 +299,7 @@ void Scheduler::compact(const Work &work) {
         from[n] = work.root_slot + work.path[i];
         to[n++] = work.root_slot + i;
     }
-    if (n > 0) runner_.device().move_slots(work.session->kv().pages, {from, n}, {to, n});
+    if (n > 0) runner_.memory().move_slots(work.session->kv().pages, {from, n}, {to, n});
 }
 
 // The drafter's context grows by the rows that were committed.
@@ -323,7 +317,7 @@ void Scheduler::extend_contexts() {
         extensions_.push_back(
             {std::span(context_rows_).subspan(first), {0, 0, work.root_slot, kv.pages, kv.ring}});
     }
-    if (!extensions_.empty()) runner_.drafter()->extend(extensions_);
+    if (!extensions_.empty()) runner_.extend(extensions_);
 }
 
 // Between steps: whole prompts and replies become prefixes for others, and scattered pages are

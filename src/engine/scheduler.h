@@ -91,8 +91,6 @@ class Scheduler {
     std::vector<DraftRequest> requests_;
     std::vector<DraftExtension> extensions_;
     std::vector<std::uint32_t> context_rows_;
-    std::vector<std::int32_t> top_tokens_;  // [drafting, offsets, k]
-    std::vector<double> top_log_probability_;
 };
 
 }  // namespace kimi

@@ -49,8 +49,8 @@ Origin origin_of(Engine &engine) {
     origin.kv_type = static_cast<std::uint32_t>(runner.kv().type);
     origin.latent_norm_eps = runner.weights().layers[0].mla.norm_eps;
     origin.rope_attention_factor = runner.rope_attention_factor();
-    origin.page_bytes = runner.device().page_bytes();
-    origin.ring_bytes = runner.device().ring_bytes();
+    origin.page_bytes = runner.memory().page_bytes();
+    origin.ring_bytes = runner.memory().ring_bytes();
     return origin;
 }
 
@@ -155,17 +155,17 @@ SessionState read_state(const Header &h, Reader &reader, Engine &engine) {
 void read_kv(const Header &h, Reader &reader, Session &session) {
     Engine &engine = session.engine();
     KvSequence &kv = session.kv();
-    Device &device = engine.runner().device();
+    KvMemory &memory = engine.runner().memory();
     engine.kv()->reserve(kv, static_cast<std::uint32_t>(h.n_cached));
     for (std::size_t i = 0; i < pages_for(h.n_cached); ++i) {
         const auto page = reader.checked(h.origin.page_bytes, "pages");
         const auto locked = engine.kv();
-        device.write_page(kv.pages[i], page.data());
+        memory.write_page(kv.pages[i], page.data());
     }
     const auto locked = engine.kv();
     if (h.drafts != 0) {
         const auto ring = reader.checked(h.origin.ring_bytes, "drafter state");
-        if (kv.drafts && !ring.empty()) device.write_ring(kv.ring, ring.data());
+        if (kv.drafts && !ring.empty()) memory.write_ring(kv.ring, ring.data());
     }
     reader.end();
     kv.n_tokens = static_cast<std::uint32_t>(h.n_cached);
@@ -195,19 +195,19 @@ void save_session(Session &session, const StateSink &sink) {
     put(sink, rules.data(), rules.size());
     put(sink, session.tokens().data(), session.tokens().size_bytes());
     const KvSequence &kv = session.kv();
-    Device &device = engine.runner().device();
+    KvMemory &memory = engine.runner().memory();
     std::vector<std::byte> part(std::max(header.origin.page_bytes, header.origin.ring_bytes));
     for (std::size_t i = 0; i < pages_for(kv.n_tokens); ++i) {
         {
             const auto locked = engine.kv();
-            device.read_page(kv.pages[i], part.data());
+            memory.read_page(kv.pages[i], part.data());
         }
         put(sink, part.data(), header.origin.page_bytes);
     }
     if (!kv.drafts) return;
     if (header.origin.ring_bytes > 0) {
         const auto locked = engine.kv();
-        device.read_ring(kv.ring, part.data());
+        memory.read_ring(kv.ring, part.data());
     }
     put(sink, part.data(), header.origin.ring_bytes);
 }

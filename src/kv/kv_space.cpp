@@ -15,18 +15,18 @@ constexpr double kShortRun = 8;
 
 }  // namespace
 
-KvSpace::KvSpace(Device &device, const DeviceLimits &limits)
-    : device_(device),
+KvSpace::KvSpace(KvMemory &memory, const DeviceLimits &limits)
+    : memory_(memory),
       window_(limits.draft.window),
       ring_slots_(limits.draft.ring_slots),
       pool_(limits.kv.n_pages),
       cache_(pool_),
       plan_(limits.kv.n_pages) {
     for (std::uint32_t ring = limits.draft.n_rings; ring-- > 0;) free_rings_.push_back(ring);
-    if (device.ring_bytes() > 0) {
+    if (memory.ring_bytes() > 0) {
         snapshots_.resize(kSnapshots);
         snapshot_memory_ =
-            HostMemory(kSnapshots * device.ring_bytes(), "snapshots of the drafter's rings");
+            HostMemory(kSnapshots * memory.ring_bytes(), "snapshots of the drafter's rings");
     }
     cached_pages_.reserve(limits.kv.n_pages);
 }
@@ -77,7 +77,7 @@ void KvSpace::reserve(KvSequence &sequence, std::uint32_t n_tokens, std::uint64_
     make_room(n_new, n_tokens);
     for (std::uint32_t i = first; i < has; ++i) {
         const std::uint32_t shared = sequence.pages[i];
-        if (pool_.uses(shared) > 1) device_.copy_page(shared, pool_.replace(sequence.pages, i));
+        if (pool_.uses(shared) > 1) memory_.copy_page(shared, pool_.replace(sequence.pages, i));
     }
     const auto foreseen = static_cast<std::uint32_t>(pages_for(expected));
     if (wanted > has) pool_.grow(sequence.pages, wanted - has, foreseen > has ? foreseen - has : 0);
@@ -101,7 +101,7 @@ void KvSpace::written(KvSequence &sequence, std::uint32_t n) {
 
 std::byte *KvSpace::snapshot_data(const Snapshot &snapshot) const {
     const auto index = static_cast<std::size_t>(&snapshot - snapshots_.data());
-    return snapshot_memory_.data() + index * device_.ring_bytes();
+    return snapshot_memory_.data() + index * memory_.ring_bytes();
 }
 
 // Pages of the match that a sequence takes over: all, where nothing is drafted; up to a snapshot of
@@ -149,7 +149,7 @@ void KvSpace::reuse(KvSequence &sequence, std::span<const std::int32_t> tokens) 
     sequence.n_tokens = n_tokens;
     sequence.ring_begin = n_tokens;
     if (snapshot != nullptr) {
-        device_.write_ring(sequence.ring, snapshot_data(*snapshot));
+        memory_.write_ring(sequence.ring, snapshot_data(*snapshot));
         sequence.ring_begin = n_tokens > window_ ? n_tokens - window_ : 0;
     }
     check_in_debug();
@@ -179,7 +179,7 @@ void KvSpace::keep_ring(const KvSequence &sequence, std::uint32_t node) {
         });
     Snapshot &snapshot = same != snapshots_.end() ? *same : *oldest;
     snapshot = {node, ++clock_};
-    device_.read_ring(sequence.ring, snapshot_data(snapshot));
+    memory_.read_ring(sequence.ring, snapshot_data(snapshot));
 }
 
 void KvSpace::fork(const KvSequence &sequence, KvSequence &copy) {
@@ -189,7 +189,7 @@ void KvSpace::fork(const KvSequence &sequence, KvSequence &copy) {
         if (sequence.n_tokens % kPageTokens != 0) {
             make_room(1, sequence.n_tokens);
             pool_.grow(copy.pages, 1);
-            device_.copy_page(sequence.pages[n_full], copy.pages[n_full]);
+            memory_.copy_page(sequence.pages[n_full], copy.pages[n_full]);
         }
     } catch (...) {
         pool_.shrink(copy.pages, 0);
@@ -198,7 +198,7 @@ void KvSpace::fork(const KvSequence &sequence, KvSequence &copy) {
     copy.n_tokens = sequence.n_tokens;
     copy.full_begin = sequence.drafts ? sequence.full_begin : sequence.n_tokens;
     copy.ring_begin = sequence.drafts ? sequence.ring_begin : sequence.n_tokens;
-    if (sequence.drafts && copy.drafts) device_.copy_ring(sequence.ring, copy.ring);
+    if (sequence.drafts && copy.drafts) memory_.copy_ring(sequence.ring, copy.ring);
     check_in_debug();
 }
 
@@ -225,7 +225,7 @@ bool KvSpace::defragment(double seconds) {
     do {
         done = !plan_.next(pool_, move);
         if (done) break;
-        device_.copy_page(move.from, move.to);
+        memory_.copy_page(move.from, move.to);
         pool_.relocate(move.from, move.to, tables_);
         cache_.relocate(move.from, move.to);
         plan_.moved(move);

@@ -39,7 +39,7 @@ struct KvStats {
 class KvSpace {
   public:
     // n_rings sequences can draft at the same time.
-    KvSpace(Device &device, const DeviceLimits &limits);
+    KvSpace(KvMemory &memory, const DeviceLimits &limits);
 
     // A sequence is known from open to close; it must not move in memory meanwhile.
     void open(KvSequence &sequence, std::uint32_t max_tokens);
@@ -90,7 +90,7 @@ class KvSpace {
     std::byte *snapshot_data(const Snapshot &snapshot) const;
     void check_in_debug() const;
 
-    Device &device_;
+    KvMemory &memory_;
     std::uint32_t window_, ring_slots_;
     PagePool pool_;
     PrefixCache cache_;

@@ -20,19 +20,23 @@ Drafter::Drafter(Device &device, const DrafterConfig &config, const DrafterWeigh
     positions_.reserve(max_rows);
     rows_.reserve(max_rows);
     sequences_.reserve(max_rows);
+    const std::size_t n_lists = std::size_t{max_blocks()} * (c_.block_size - 1);
+    top_tokens_.resize(n_lists * kMaxTreeNodes);
+    top_log_probability_.resize(n_lists * kMaxTreeNodes);
+    const DrafterLayer &l = w_.layers[0];
     features_ = d_.alloc(max_rows, w_.fc.cols);
     context_ = d_.alloc(max_rows, c_.hidden);
     x_ = d_.alloc(max_rows, c_.hidden);
     a_ = d_.alloc(max_rows, c_.hidden);
     y_ = d_.alloc(max_rows, c_.hidden);
     rope_ = d_.alloc(max_rows, c_.head_dim);
-    q_ = d_.alloc(max_rows, c_.n_heads * c_.head_dim);
-    o_ = d_.alloc(max_rows, c_.n_heads * c_.head_dim);
-    k_ = d_.alloc(max_rows, c_.n_kv_heads * c_.head_dim);
-    v_ = d_.alloc(max_rows, c_.n_kv_heads * c_.head_dim);
-    gate_ = d_.alloc(max_rows, c_.width);
-    up_ = d_.alloc(max_rows, c_.width);
-    logits_ = d_.alloc(max_rows, target_.vocab());
+    q_ = d_.alloc(max_rows, l.q.rows);
+    o_ = d_.alloc(max_rows, l.q.rows);
+    k_ = d_.alloc(max_rows, l.k.rows);
+    v_ = d_.alloc(max_rows, l.v.rows);
+    gate_ = d_.alloc(max_rows, l.mlp.gate.rows);
+    up_ = d_.alloc(max_rows, l.mlp.gate.rows);
+    logits_ = d_.alloc(max_rows, target_.weights().head.rows);
 }
 
 std::uint32_t Drafter::width() const {
@@ -42,14 +46,16 @@ std::uint32_t Drafter::width() const {
 DraftShape Drafter::shape(std::uint32_t n_rings) const {
     const auto n_sliding =
         static_cast<std::uint32_t>(std::count(c_.sliding.begin(), c_.sliding.end(), true));
-    return {c_.n_heads,
-            c_.n_kv_heads,
+    return {heads(w_.layers[0].q),
+            heads(w_.layers[0].k),
             c_.head_dim,
             c_.n_layers() - n_sliding,
             n_sliding,
             c_.window,
             n_sliding > 0 ? c_.window + kPageTokens : 0,
-            n_rings};
+            n_rings,
+            w_.first_kv_head,
+            c_.n_kv_heads};
 }
 
 DraftLayerRef Drafter::layer_ref(std::uint32_t index) const {
@@ -76,7 +82,7 @@ void Drafter::extend(std::span<const DraftExtension> extensions) {
     const auto n = static_cast<std::uint32_t>(rows_.size());
     KIMI_CHECK(n <= max_rows_);
     d_.gather(target_.taps(), rows_, w_.fc.cols, features_);
-    d_.linear({{{&w_.fc, features_, context_}}}, n);
+    d_.linear({{{&w_.fc, features_, context_, c_.hidden}}}, n);
     d_.rms_norm(context_, w_.hidden_norm, c_.rms_eps, n, context_);
     d_.rope(positions_, inv_freq_, rope_amplitude_, rope_);
     for (std::uint32_t i = 0; i < c_.n_layers(); ++i) {
@@ -86,7 +92,7 @@ void Drafter::extend(std::span<const DraftExtension> extensions) {
     }
 }
 
-void Drafter::draft(std::span<const DraftRequest> requests) {
+void Drafter::draft(std::span<const DraftRequest> requests, std::uint32_t k) {
     tokens_.clear();
     positions_.clear();
     sequences_.clear();
@@ -113,6 +119,8 @@ void Drafter::draft(std::span<const DraftRequest> requests) {
     d_.gather(x_, rows_, c_.hidden, a_);
     d_.rms_norm(a_, w_.norm, c_.rms_eps, n_logits, a_);
     d_.linear({{{&target_.weights().head, a_, logits_}}}, n_logits);
+    d_.top_k(logits_, target_.weights().head.rows, n_logits, k, top_tokens_.data(),
+             top_log_probability_.data());
 }
 
 void Drafter::layer(std::uint32_t index, std::uint32_t n) {
@@ -121,21 +129,18 @@ void Drafter::layer(std::uint32_t index, std::uint32_t n) {
     d_.linear({{{&l.q, a_, q_}, {&l.k, a_, k_}, {&l.v, a_, v_}}}, n);
     d_.draft_attend(layer_ref(index), l.norms, sequences_, q_, k_, v_, rope_, o_);
     d_.linear({{{&l.o, o_, y_}}}, n);
+    d_.all_reduce(y_, c_.hidden, n);
     d_.add(x_, y_, c_.hidden, n);
     d_.rms_norm(x_, l.post_attention_norm, c_.rms_eps, n, a_);
     d_.linear({{{&l.mlp.gate, a_, gate_}, {&l.mlp.up, a_, up_}}}, n);
-    d_.swiglu(gate_, up_, c_.width, n);
+    d_.swiglu(gate_, up_, l.mlp.gate.rows, n);
     d_.linear({{{&l.mlp.down, gate_, y_}}}, n);
+    d_.all_reduce(y_, c_.hidden, n);
     d_.add(x_, y_, c_.hidden, n);
 }
 
-void Drafter::top_k(std::uint32_t k, std::int32_t *tokens, double *log_probability) {
-    const auto n = static_cast<std::uint32_t>(sequences_.size()) * (c_.block_size - 1);
-    d_.top_k(logits_, target_.vocab(), n, k, tokens, log_probability);
-}
-
 std::span<const float> Drafter::logits(std::uint32_t i, std::uint32_t j) const {
-    return d_.read(logits_, i * (c_.block_size - 1) + j - 1, target_.vocab());
+    return d_.read(logits_, i * (c_.block_size - 1) + j - 1, target_.weights().head.rows);
 }
 
 }  // namespace kimi

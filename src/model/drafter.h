@@ -45,16 +45,20 @@ class Drafter {
     // Writes the context K/V of committed rows; all together at most max_rows.
     void extend(std::span<const DraftExtension> extensions);
 
-    // Computes the logits of offsets 1 .. block_size - 1 of every request.
-    void draft(std::span<const DraftRequest> requests);
-    // The k best tokens of each offset with their log-probabilities, [requests, block_size - 1, k].
-    void top_k(std::uint32_t k, std::int32_t *tokens, double *log_probability);
-    // [vocab] of offset j (from 1) of request i of the last draft.
+    // Computes the logits of offsets 1 .. block_size - 1 of every request, and the k best tokens of
+    // each offset with their log-probabilities.
+    void draft(std::span<const DraftRequest> requests, std::uint32_t k);
+    // Of the last draft, [requests, block_size - 1, k].
+    std::span<const std::int32_t> top_tokens() const { return top_tokens_; }
+    std::span<const double> top_log_probability() const { return top_log_probability_; }
+    // Logits of the rank's tokens at offset j (from 1) of request i of the last draft.
     std::span<const float> logits(std::uint32_t i, std::uint32_t j) const;
 
   private:
     void layer(std::uint32_t index, std::uint32_t n_rows);
     DraftLayerRef layer_ref(std::uint32_t index) const;
+    // Heads of the rank's shard of a projection.
+    std::uint32_t heads(const Matrix &projection) const { return projection.rows / c_.head_dim; }
 
     Device &d_;
     const DrafterConfig &c_;
@@ -67,6 +71,8 @@ class Drafter {
     std::vector<std::int32_t> tokens_;
     std::vector<std::uint32_t> positions_, rows_;
     std::vector<DraftSequence> sequences_;
+    std::vector<std::int32_t> top_tokens_;
+    std::vector<double> top_log_probability_;
 
     Buffer features_;   // [rows, taps * hidden] of the committed rows
     Buffer context_;    // [rows, hidden]
@@ -75,7 +81,7 @@ class Drafter {
     Buffer q_, o_;      // [rows, heads * head_dim]
     Buffer k_, v_;      // [rows, kv heads * head_dim]
     Buffer gate_, up_;  // [rows, width]
-    Buffer logits_;     // [rows, vocab]
+    Buffer logits_;     // [rows, tokens of the rank]
 };
 
 }  // namespace kimi

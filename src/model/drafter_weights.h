@@ -39,6 +39,7 @@ struct DrafterWeights {
     Matrix fc;  // [hidden, taps * hidden]
     Vector hidden_norm, norm;
     std::vector<DrafterLayer> layers;
+    std::uint32_t first_kv_head = 0;  // of those in k and v
 };
 
 // As load_target_weights.

@@ -12,32 +12,39 @@ Target::Target(Device &device, const ModelConfig &config, const TargetWeights &w
     : d_(device),
       c_(config),
       w_(weights),
-      mla_{c_.n_heads, c_.nope_dim, c_.rope_dim, c_.v_dim, c_.kv_rank, c_.softmax_scale()},
+      mla_{w_.layers[0].o.cols / c_.v_dim,
+           c_.nope_dim,
+           c_.rope_dim,
+           c_.v_dim,
+           c_.kv_rank,
+           c_.softmax_scale()},
       router_{c_.n_experts, c_.top_k, c_.normalize_top_k, c_.routed_scale},
       inv_freq_(yarn_inv_freq(c_.rope_dim, c_.yarn)),
       rope_amplitude_(yarn_amplitude(c_.yarn)),
       taps_(std::move(taps)) {
-    const std::uint32_t widest = std::max(c_.dense_width, c_.expert_width * c_.n_shared_experts);
+    std::uint32_t widest = 0;
+    for (const TargetLayer &l : w_.layers)
+        widest = std::max(widest, l.moe ? l.moe->shared.gate.rows : l.dense.gate.rows);
     x_ = d_.alloc(max_rows, c_.hidden);
     a_ = d_.alloc(max_rows, c_.hidden);
     y_ = d_.alloc(max_rows, c_.hidden);
     y_moe_ = d_.alloc(max_rows, c_.hidden);
     rope_ = d_.alloc(max_rows, c_.rope_dim);
     q_a_ = d_.alloc(max_rows, c_.q_rank);
-    q_ = d_.alloc(max_rows, c_.n_heads * c_.qk_dim());
+    q_ = d_.alloc(max_rows, mla_.n_heads * c_.qk_dim());
     kv_ = d_.alloc(max_rows, c_.latent_dim());
-    o_ = d_.alloc(max_rows, c_.n_heads * c_.v_dim);
+    o_ = d_.alloc(max_rows, mla_.n_heads * c_.v_dim);
     gate_ = d_.alloc(max_rows, widest);
     up_ = d_.alloc(max_rows, widest);
     features_ = d_.alloc(max_rows, static_cast<std::uint32_t>(taps_.size()) * c_.hidden);
     router_logits_ = d_.alloc(max_rows, c_.n_experts);
     last_ = d_.alloc(max_logits, c_.hidden);
-    logits_ = d_.alloc(max_logits, c_.vocab);
+    logits_ = d_.alloc(max_logits, w_.head.rows);
 }
 
 DeviceLimits Target::limits() const {
     DeviceLimits limits;
-    limits.width = std::max({c_.hidden, c_.q_rank, c_.n_heads * c_.v_dim, gate_.width});
+    limits.width = std::max({c_.hidden, c_.q_rank, o_.width, gate_.width});
     limits.top_k = c_.top_k;
     limits.n_experts = c_.n_experts;
     limits.expert_width = c_.expert_width;
@@ -55,7 +62,7 @@ void Target::forward(const StepPlan &plan) {
         d_.rms_norm(x_, w_.layers[layer].input_norm, c_.rms_eps, n, a_);
         attention(layer, plan);
         d_.rms_norm(x_, w_.layers[layer].post_attention_norm, c_.rms_eps, n, a_);
-        feed_forward(layer, n);
+        feed_forward(layer, plan);
         const auto tap = std::find(taps_.begin(), taps_.end(), layer);
         if (tap == taps_.end()) continue;
         const auto column = static_cast<std::uint32_t>(tap - taps_.begin()) * c_.hidden;
@@ -71,28 +78,31 @@ void Target::forward(const StepPlan &plan) {
 void Target::attention(std::uint32_t layer, const StepPlan &plan) {
     const TargetLayer &w = w_.layers[layer];
     const std::uint32_t n = plan.n_rows();
-    d_.linear({{{&w.q_a, a_, q_a_}, {&w.kv_a, a_, kv_}}}, n);
+    d_.linear({{{&w.q_a, a_, q_a_, c_.q_rank}, {&w.kv_a, a_, kv_, c_.latent_dim()}}}, n);
     d_.rms_norm(q_a_, w.q_a_norm, w.mla.norm_eps, n, q_a_);
     d_.linear({{{&w.q_b, q_a_, q_}}}, n);
     d_.mla_write(layer, mla_, w.mla, plan, kv_, rope_);
     d_.mla_attend(layer, mla_, w.mla, plan, q_, rope_, o_);
     d_.linear({{{&w.o, o_, y_}}}, n);
+    d_.all_reduce(y_, c_.hidden, n);
     d_.add(x_, y_, c_.hidden, n);
 }
 
 // x += mlp(a), or the routed experts and the shared one
-void Target::feed_forward(std::uint32_t layer, std::uint32_t n) {
+void Target::feed_forward(std::uint32_t layer, const StepPlan &plan) {
     const TargetLayer &w = w_.layers[layer];
-    if (!w.moe) {
+    const std::uint32_t n = plan.n_rows();
+    if (w.moe) {
+        d_.linear({{{&w.moe->router, a_, router_logits_, c_.n_experts}}}, n);
+        d_.experts(router_, router_logits_, w.moe->bias.data(), w.moe->experts, plan.position, a_,
+                   y_moe_);
+        mlp(w.moe->shared, a_, y_, n);
+        d_.add(y_, y_moe_, c_.hidden, n);
+    } else {
         mlp(w.dense, a_, y_, n);
-        d_.add(x_, y_, c_.hidden, n);
-        return;
     }
-    d_.linear({{{&w.moe->router, a_, router_logits_}}}, n);
-    d_.experts(router_, router_logits_, w.moe->bias.data(), w.moe->experts, a_, n, y_moe_);
-    mlp(w.moe->shared, a_, y_, n);
-    d_.add(y_moe_, y_, c_.hidden, n);
-    d_.add(x_, y_moe_, c_.hidden, n);
+    d_.all_reduce(y_, c_.hidden, n);
+    d_.add(x_, y_, c_.hidden, n);
 }
 
 // out = down(silu(gate(in)) * up(in))
@@ -103,7 +113,7 @@ void Target::mlp(const MlpWeights &w, Buffer in, Buffer out, std::uint32_t n) {
 }
 
 std::span<const float> Target::logits(std::uint32_t i) const {
-    return d_.read(logits_, i, c_.vocab);
+    return d_.read(logits_, i, w_.head.rows);
 }
 
 }  // namespace kimi

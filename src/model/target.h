@@ -1,4 +1,7 @@
 // The target's forward pass: multi-head latent attention and mixture of experts.
+//
+// On several ranks, each runs it with its shards of the weights: heads, inner widths, experts and
+// vocabulary are then the rank's own, and the residual stream is the same on all.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +22,6 @@ class Target {
            std::uint32_t max_rows, std::uint32_t max_logits, std::vector<std::uint32_t> taps = {});
 
     const TargetWeights &weights() const { return w_; }
-    std::uint32_t vocab() const { return c_.vocab; }
     // [rows, taps * hidden] of the last pass.
     Buffer taps() const { return features_; }
 
@@ -30,12 +32,12 @@ class Target {
     // Writes the plan's KV and computes the logits of its logit rows.
     void forward(const StepPlan &plan);
 
-    // [vocab] of logit row i of the last pass, valid until the next one.
+    // Logits of the rank's tokens in logit row i of the last pass, valid until the next one.
     std::span<const float> logits(std::uint32_t i) const;
 
   private:
     void attention(std::uint32_t layer, const StepPlan &plan);
-    void feed_forward(std::uint32_t layer, std::uint32_t n_rows);
+    void feed_forward(std::uint32_t layer, const StepPlan &plan);
     void mlp(const MlpWeights &w, Buffer in, Buffer out, std::uint32_t n_rows);
 
     Device &d_;
@@ -56,9 +58,9 @@ class Target {
     Buffer kv_;             // [rows, kv_rank + rope]
     Buffer o_;              // [rows, heads * v]
     Buffer gate_, up_;      // [rows, widest mlp]
-    Buffer features_;         // [rows, taps * hidden]
+    Buffer features_;       // [rows, taps * hidden]
     Buffer router_logits_;  // [rows, experts]
-    Buffer last_, logits_;  // [logit rows, hidden], [logit rows, vocab]
+    Buffer last_, logits_;  // [logit rows, hidden], [logit rows, tokens of the rank]
 };
 
 }  // namespace kimi

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/step_plan.h"
 #include "base/error.h"
 
 namespace kimi {
@@ -193,6 +194,9 @@ void check_placement(const Placement &p, const ModelDims &dims) {
         impossible("placement.expert_replicas: is ", p.expert_replicas, ", at most ",
                    dims.target.n_experts * (p.expert_groups - 1), " fit ", p.expert_groups,
                    " groups");
+    if (kPageTokens % p.page_parts() != 0)
+        impossible("ranks: is ", p.ranks, ", must divide the ", kPageTokens,
+                   " tokens of a KV page under context attention");
     for (const PlacedWeight &w : place_weights(p, dims)) {
         // Fewer cuts than ranks: several ranks hold each.
         const bool even = w.part == WeightPart::experts || p.ranks % w.cuts == 0;

@@ -16,7 +16,8 @@ namespace kimi {
 
 enum class AttentionSplit : std::uint8_t {
     tensor,   // heads over ranks, the KV of all tokens on every rank
-    context,  // heads of the weights over ranks, all heads' attention over the pages of the rank
+    context,  // heads of the weights over ranks, all heads' attention over the rank's part of each
+              // page
 };
 
 struct Placement {
@@ -33,10 +34,10 @@ struct Placement {
     std::uint32_t held_experts(const TargetDims &dims) const {
         return (dims.n_experts + expert_replicas) / expert_groups;
     }
-    // Under context attention, page i of a sequence lies on this rank; otherwise on all.
-    std::uint32_t rank_of_page(std::uint64_t page) const {
-        return static_cast<std::uint32_t>(page % ranks);
-    }
+    // Equal parts that the tokens of a KV page are cut into, one for each rank; 1: all ranks hold
+    // all. So the ranks are equally full and busy whatever the lengths of the sequences, and what
+    // is summed where depends on positions alone.
+    std::uint32_t page_parts() const { return attention == AttentionSplit::context ? ranks : 1; }
     bool operator==(const Placement &) const = default;
 };
 

@@ -179,7 +179,7 @@ TEST_CASE("trace: experts hit are the distinct ones that the rows choose") {
         StepRecorder &recorder = harness.device->recorder();
         recorder.begin();
         harness.device->experts({c.n_experts, c.top_k, true, 1}, logits, moe.bias.data(),
-                                moe.experts, x, n, y);
+                                moe.experts, std::vector<std::uint32_t>(n), x, y);
         CHECK(recorder.step().experts_hit == hit.size());
         CHECK(recorder.step().weight_bytes == hit.size() * 3 * 256 * 256 * 9 / 16);
     }

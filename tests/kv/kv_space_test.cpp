@@ -23,7 +23,7 @@ struct Space {
         limits.top_k = limits.n_experts = 1, limits.expert_width = limits.hidden = 32;
         limits.mla = {1, 16, 16, 16, 32, 1.0f};
         limits.kv = {KvType::f32, 2, n_pages, 32, 16};
-        if (window > 0) limits.draft = {1, 1, 32, 1, 1, window, window + kPageTokens, 4};
+        if (window > 0) limits.draft = {1, 1, 32, 1, 1, window, window + kPageTokens, 4, 0, 1};
         device->reserve(limits);
         kv = std::make_unique<KvSpace>(*device, limits);
     }

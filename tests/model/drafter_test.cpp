@@ -11,7 +11,7 @@ namespace {
 
 std::vector<float> draft(Harness &harness, std::int32_t root, std::uint32_t position) {
     const DraftRequest request{root, harness.context(position)};
-    harness.drafter->draft({&request, 1});
+    harness.drafter->draft({&request, 1}, 1);
     std::vector<float> out;
     for (std::uint32_t j = 1; j < harness.drafter->block_size(); ++j) {
         const std::span<const float> row = harness.drafter->logits(0, j);
@@ -52,7 +52,7 @@ TEST_CASE("drafter: context that was never written is not read") {
         harness.drafter->extend({&extension, 1});
         DraftRequest request{300, harness.context(position)};
         request.sequence.full_begin = request.sequence.ring_begin = 500;
-        harness.drafter->draft({&request, 1});
+        harness.drafter->draft({&request, 1}, 1);
         return std::vector<float>(harness.drafter->logits(0, 1).begin(),
                                   harness.drafter->logits(0, 1).end());
     };

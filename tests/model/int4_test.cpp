@@ -260,7 +260,7 @@ TEST_CASE("linear: a token's bits do not depend on the tokens beside it") {
         }
 }
 
-TEST_CASE("experts: int4 and bf16 experts side by side") {
+TEST_CASE("experts: int4 and bf16 experts side by side, on one rank and shared by two") {
     for (const auto &[hidden, width] :
          {std::pair{32U, 32U}, {96U, 128U}, {256U, 96U}, {7168U, 256U}}) {
         CAPTURE(hidden);
@@ -278,17 +278,34 @@ TEST_CASE("experts: int4 and bf16 experts side by side") {
             std::vector<Expert> experts;
             for (const Mlp &mlp : mlps)
                 experts.push_back({mlp.gate.matrix(), mlp.up.matrix(), mlp.down.matrix()});
+            // Two ranks: one has the first expert, the other the last, both the second.
+            std::vector<Expert> shards[2] = {experts, experts};
+            shards[0][2].n_copies = shards[1][0].n_copies = 0;
+            shards[0][1].n_copies = shards[1][1].n_copies = 2;
+            shards[1][1].copy = 1;
             for (std::uint32_t n = 1; n <= kMaxTokens; n += 4) {
-                device.put(x, device.in);
-                device.put(logits, device.logits);
-                device.device->experts({3, 2, true, kRoutedScale}, device.logits, bias, experts,
-                                       device.in, n, device.out);
-                const Rows y = device.get(n, hidden);
-                for (std::uint32_t t = 0; t < n; ++t) {
-                    float largest = 0;
-                    for (const float v : expected[t]) largest = std::max(largest, std::fabs(v));
-                    test::check_close(y[t], expected[t], 2e-6 * largest);
-                }
+                std::vector<std::uint32_t> position(n);
+                for (std::uint32_t i = 0; i < n; ++i) position[i] = 5 + 3 * i;
+                const auto run = [&](const std::vector<Expert> &held) {
+                    device.put(x, device.in);
+                    device.put(logits, device.logits);
+                    device.device->experts({3, 2, true, kRoutedScale}, device.logits, bias, held,
+                                           position, device.in, device.out);
+                    return device.get(n, hidden);
+                };
+                const auto check = [&](const Rows &y) {
+                    for (std::uint32_t t = 0; t < n; ++t) {
+                        float largest = 0;
+                        for (const float v : expected[t]) largest = std::max(largest, std::fabs(v));
+                        test::check_close(y[t], expected[t], 2e-6 * largest);
+                    }
+                };
+                check(run(experts));
+                Rows sum = run(shards[0]);
+                const Rows other = run(shards[1]);
+                for (std::uint32_t t = 0; t < n; ++t)
+                    for (std::uint32_t i = 0; i < hidden; ++i) sum[t][i] += other[t][i];
+                check(sum);
             }
         });
     }

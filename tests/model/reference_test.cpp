@@ -14,7 +14,7 @@ constexpr const char *kLongPrompt = "random-5000";
 
 std::vector<float> draft(Harness &harness, std::int32_t root, std::uint32_t position) {
     const DraftRequest request{root, harness.context(position)};
-    harness.drafter->draft({&request, 1});
+    harness.drafter->draft({&request, 1}, 1);
     std::vector<float> out;
     for (std::uint32_t j = 1; j < harness.drafter->block_size(); ++j) {
         const std::span<const float> row = harness.drafter->logits(0, j);

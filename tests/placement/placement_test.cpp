@@ -1,9 +1,7 @@
 #include "placement/placement.h"
 
 #include <map>
-#include <set>
 
-#include "engine/engine.h"
 #include "fixtures.h"
 
 using namespace kimi;
@@ -147,12 +145,15 @@ TEST_CASE("placement: a drafter's KV head is with the query heads that use it") 
     }
 }
 
-TEST_CASE("placement: pages go round the ranks under context attention") {
-    const Placement p = placement(4, AttentionSplit::context);
-    std::set<std::uint32_t> ranks;
-    for (std::uint64_t page = 0; page < 4; ++page) ranks.insert(p.rank_of_page(page));
-    CHECK(ranks.size() == 4);
-    CHECK(p.rank_of_page(4) == p.rank_of_page(0));
+TEST_CASE("placement: under context attention the ranks share every page of 64 tokens") {
+    CHECK(placement(4, AttentionSplit::context).page_parts() == 4);
+    CHECK(placement(4).page_parts() == 1);
+    ModelDims dims = k26();
+    dims.target.n_heads = 60, dims.target.vocab = 60 * 1024;
+    dims.target.dense_width = dims.target.expert_width = 60 * 32;
+    check_placement(placement(12), dims);
+    CHECK(error_text(placement(12, AttentionSplit::context), dims) ==
+          "field ranks: is 12, must divide the 64 tokens of a KV page under context attention");
 }
 
 TEST_CASE("placement: what does not divide is named with both values") {
@@ -217,13 +218,4 @@ TEST_CASE("placement: as a deployment asks for it") {
           placement(4, AttentionSplit::tensor, 4));
     CHECK(contains(error_of([&] { read(R"({"checkpoint": "m", "ranks": 16})"); }).text,
                    "field ranks: is 16, must divide num_attention_heads, 8"));
-}
-
-TEST_CASE("placement: an engine refuses ranks that it cannot run") {
-    const TempDir dir;
-    const std::string path =
-        dir.write("d.json", cat("{\"checkpoint\": \"", nano(), "\", \"ranks\": 2}"));
-    const Error error = error_of([&] { Engine(path, Progress()); });
-    CHECK(error.status == KIMI_UNSUPPORTED);
-    CHECK(contains(error.text, "field ranks: is 2, only 1 runs yet"));
 }

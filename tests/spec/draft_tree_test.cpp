@@ -29,8 +29,12 @@ Lists top(const std::vector<std::vector<float>> &logits, std::uint32_t k) {
     out.k = std::min<std::uint32_t>(k, static_cast<std::uint32_t>(logits[0].size()));
     out.token.resize(out.depth * out.k);
     out.log_probability.resize(out.depth * out.k);
-    for (std::uint32_t i = 0; i < out.depth; ++i)
-        top_k_log_softmax(logits[i], out.k, &out.token[i * out.k], &out.log_probability[i * out.k]);
+    const auto found = std::make_unique<TopK>();
+    const TopK *const rank = found.get();
+    for (std::uint32_t i = 0; i < out.depth; ++i) {
+        find_top_k(logits[i], 0, out.k, *found);
+        merge_top_k({&rank, 1}, out.k, &out.token[i * out.k], &out.log_probability[i * out.k]);
+    }
     return out;
 }
 

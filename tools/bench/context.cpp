@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "base/error.h"
 #include "commands.h"
 #include "engine/plan_builder.h"
 #include "machine.h"
@@ -39,6 +40,9 @@ double attention_seconds(Session &session) {
 void run_context(const Options &options) {
     const auto engine = open_engine(options.deployment);
     const Runner &runner = engine->runner();
+    if (runner.n_ranks() > 1)
+        fail(KIMI_UNSUPPORTED, "the attention of one rank is measured, this deployment has ",
+             runner.n_ranks());
     const ModelConfig &c = runner.config();
     const unsigned threads = std::max(1U, std::thread::hardware_concurrency());
     const double bandwidth = read_bandwidth(threads), fmas = fma_rate(threads);

@@ -61,7 +61,7 @@ std::unique_ptr<Session> filled_session(const std::shared_ptr<Engine> &engine, s
     KvSequence &sequence = session->kv();
     kv->reserve(sequence, n - 1);
     for (std::size_t i = 0; i < sequence.pages.size(); ++i)
-        engine->runner().device().copy_page(source.kv().pages[i % 16], sequence.pages[i]);
+        engine->runner().memory().copy_page(source.kv().pages[i % 16], sequence.pages[i]);
     sequence.n_tokens = n - 1;
     sequence.ring_begin = n - 1;  // the drafter's full layers have the copies, its rings fill up
     return session;

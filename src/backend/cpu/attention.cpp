@@ -69,7 +69,7 @@ CpuAttention::CpuAttention(const CpuKernels &kernels, ThreadPool &pool, const De
       pool_(&pool),
       dim_(limits.mla.kv_rank + limits.mla.rope_dim),
       kv_rank_(limits.mla.kv_rank),
-      n_heads_(limits.mla.n_heads),
+      n_heads_(limits.mla.n_heads * limits.kv.n_shards),
       rows_per_block_(rows_per_block(n_heads_)),
       max_queries_(rows_per_block_ * n_heads_),
       max_splits_(splits_for(limits.context)),
@@ -82,18 +82,22 @@ CpuAttention::CpuAttention(const CpuKernels &kernels, ThreadPool &pool, const De
                            "attention over split contexts");
 }
 
-void CpuAttention::make_rows(const StepPlan &plan) {
+void CpuAttention::make_rows(const StepPlan &plan, const KvShape &kv) {
     rows_.clear();
     for (std::uint32_t r = 0; r < plan.n_rows(); ++r) {
         Row row{plan.base[r], plan.word[r]};
         if ((row.path & (row.path + 1)) == 0) row = {row.context(), 0};
-        rows_.push_back(row);
+        Row held{kv.held(row.base), 0};
+        std::uint32_t position = row.base;
+        for (std::uint64_t path = row.path; path != 0; path &= path - 1, ++position)
+            if (kv.shard_of(position) == kv.shard) held.path |= path & -path;
+        rows_.push_back(held);
     }
 }
 
 // Few large blocks read the pages less often; with few splits there must be work for all threads.
-void CpuAttention::make_blocks(const StepPlan &plan) {
-    make_rows(plan);
+void CpuAttention::make_blocks(const StepPlan &plan, const KvShape &kv) {
+    make_rows(plan, kv);
     blocks_.clear();
     for (const PlanSequence &sequence : plan.sequences) {
         std::uint32_t longest = 0;
@@ -101,10 +105,10 @@ void CpuAttention::make_blocks(const StepPlan &plan) {
             longest = std::max(longest, rows_[sequence.first_row + r].context());
         const std::uint32_t n_splits = ceil_div(longest, kSplitTokens);
         const std::uint32_t wanted = std::max(ceil_div(sequence.n_rows, rows_per_block_),
-                                              ceil_div(pool_->n_threads(), n_splits));
+                                              ceil_div(pool_->n_threads(), std::max(1U, n_splits)));
         const std::uint32_t n_rows = ceil_div(sequence.n_rows, wanted);
         for (std::uint32_t r = 0; r < sequence.n_rows; r += n_rows)
-            blocks_.push_back({sequence.pages, sequence.first_row + r,
+            blocks_.push_back({sequence.pages, sequence.first_row, sequence.first_row + r,
                                std::min(n_rows, sequence.n_rows - r), n_splits});
     }
 }
@@ -125,10 +129,11 @@ CpuAttention::Scratch CpuAttention::scratch(unsigned thread) const {
     return s;
 }
 
-void CpuAttention::run(std::uint32_t layer, const CpuKvCache &kv, const MlaShape &shape,
-                       const StepPlan &plan, const float *queries, float *out) {
-    const Pass pass{layer, kv, shape, queries, out};
-    make_blocks(plan);
+void CpuAttention::run(std::uint32_t layer, const CpuKvCache &kv, const CpuKvCache &pass_kv,
+                       const MlaShape &shape, const StepPlan &plan, const float *queries,
+                       const Partial &out) {
+    const Pass pass{layer, kv, pass_kv, shape, queries, out};
+    make_blocks(plan, kv.shape());
     if (blocks_.size() > parallel_blocks(pool_->n_threads())) {
         pool_->run(blocks_.size(), [&](std::size_t b, unsigned thread) {
             const Scratch s = scratch(thread);
@@ -172,40 +177,36 @@ void CpuAttention::attend_split(const Pass &pass, const Block &block, std::uint3
         attend_tile(pass, block, tile, s, out);
 }
 
-// Converts n slots to fp32 keys; zeros fill up to the multiple of 4 that it returns.
-std::uint32_t CpuAttention::stage(const Pass &pass, const Block &block, std::uint32_t first_slot,
-                                  std::uint32_t n, float *keys) const {
-    for (std::uint32_t i = 0; i < n; ++i) {
-        const std::uint32_t slot = first_slot + i;
-        pass.kv.load(pass.layer, block.pages[slot / kPageTokens], slot % kPageTokens,
-                     keys + std::size_t{i} * dim_);
-    }
+// Converts n tokens to fp32 keys; zeros fill up to the multiple of 4 that it returns.
+template <typename Load>
+std::uint32_t CpuAttention::stage(std::uint32_t n, float *keys, const Load &load) const {
+    for (std::uint32_t i = 0; i < n; ++i) load(i, keys + std::size_t{i} * dim_);
     const std::uint32_t padded = ceil_div(n, 4) * 4;
     std::fill_n(keys + std::size_t{n} * dim_, std::size_t{padded - n} * dim_, 0.0f);
     return padded;
 }
 
 // All rows of the block read the tile's part of the prefix, and those whose path reaches into the
-// tile also the tree's slots, of which their own ancestors count.
+// tile also the tree's rows, of which their own ancestors count.
 void CpuAttention::attend_tile(const Pass &pass, const Block &block, std::uint32_t tile,
                                const Scratch &s, const Partial &out) const {
     const std::span<const Row> rows = std::span(rows_).subspan(block.first_row, block.n_rows);
-    std::uint32_t n_prefix = 0, n_tree = 0, tree_base = 0;
+    std::uint32_t n_prefix = 0, n_tree = 0;
     for (const Row &row : rows) {
         n_prefix = std::max(n_prefix, in_tile(row.base, tile));
         if (in_tile(row.context(), tile) == in_tile(row.base, tile)) continue;
         n_tree = std::max(n_tree, static_cast<std::uint32_t>(std::bit_width(row.path)));
-        tree_base = row.base;
     }
     if (n_prefix + n_tree == 0) return;
 
     const std::uint32_t n_queries = block.n_rows * n_heads_;
     const float *queries = pass.queries + std::size_t{block.first_row} * n_heads_ * dim_;
-    const bool more = tile + 1 < block.pages.size();
-    Prefetch next_page(pass.kv.page(pass.layer, block.pages[more ? tile + 1 : tile]),
+    const std::uint32_t page_tokens = pass.kv.shape().page_tokens();
+    const std::size_t next = (std::size_t{tile} + 1) * kPageTokens / page_tokens;
+    const bool more = next < block.pages.size();
+    Prefetch next_page(pass.kv.page(pass.layer, block.pages[more ? next : 0]),
                        more ? pass.kv.shape().page_bytes() : 0);
-    const auto score = [&](std::uint32_t first_slot, std::uint32_t n, float *keys, float *scores) {
-        const std::uint32_t n_keys = stage(pass, block, first_slot, n, keys);
+    const auto score = [&](std::uint32_t n_keys, const float *keys, float *scores) {
         constexpr std::uint32_t kPiece = kPageTokens / (Prefetch::kPieces / 2);
         for (std::uint32_t i = 0; i < n_keys; i += kPiece) {
             next_page.next_piece();
@@ -214,8 +215,16 @@ void CpuAttention::attend_tile(const Pass &pass, const Block &block, std::uint32
                        kPageTokens);
         }
     };
-    score(tile * kPageTokens, n_prefix, s.keys, s.scores);
-    score(tree_base, n_tree, s.tree_keys, s.tree_scores);
+    const auto prefix_key = [&](std::uint32_t i, float *key) {
+        const std::uint32_t position = tile * kPageTokens + i;
+        pass.kv.load(pass.layer, block.pages[position / page_tokens], position % page_tokens, key);
+    };
+    const auto tree_key = [&](std::uint32_t i, float *key) {
+        const std::uint32_t row = block.root + i;
+        pass.pass_kv.load(0, row / kPageTokens, row % kPageTokens, key);
+    };
+    score(stage(n_prefix, s.keys, prefix_key), s.keys, s.scores);
+    score(stage(n_tree, s.tree_keys, tree_key), s.tree_keys, s.tree_scores);
 
     for (std::uint32_t q = 0; q < n_queries; ++q) {
         const std::size_t at = std::size_t{q} * kPageTokens;
@@ -284,12 +293,30 @@ void CpuAttention::merge(std::uint32_t n_queries, const Partial &total, const Pa
     }
 }
 
+CpuAttention::Partial CpuAttention::at(const Partial &partial, std::size_t query) const {
+    return {partial.out + query * kv_rank_, partial.max + query, partial.sum + query};
+}
+
 void CpuAttention::finish(const Pass &pass, const Block &block, const Partial &total) const {
-    float *out = pass.out + std::size_t{block.first_row} * n_heads_ * kv_rank_;
-    for (std::uint32_t q = 0; q < block.n_rows * n_heads_; ++q, out += kv_rank_) {
-        std::memcpy(out, total.out + std::size_t{q} * kv_rank_, kv_rank_ * sizeof(float));
-        k_->scale(out, 1.0f / total.sum[q], kv_rank_);
-    }
+    const std::size_t n = std::size_t{block.n_rows} * n_heads_;
+    const Partial to = at(pass.out, std::size_t{block.first_row} * n_heads_);
+    std::memcpy(to.out, total.out, n * kv_rank_ * sizeof(float));
+    std::memcpy(to.max, total.max, n * sizeof(float));
+    std::memcpy(to.sum, total.sum, n * sizeof(float));
+}
+
+void CpuAttention::combine(std::span<const Partial *const> parts, std::uint32_t first_head,
+                           std::uint32_t n_heads, std::uint32_t n_rows, const Partial &to) {
+    pool_->run(n_rows, [&](std::size_t row, unsigned thread) {
+        const Partial total = scratch(thread).total;
+        for (std::uint32_t h = first_head; h < first_head + n_heads; ++h) {
+            const std::size_t query = row * n_heads_ + h;
+            *total.sum = 0;
+            for (const Partial *part : parts) merge(1, total, at(*part, query));
+            k_->scale(total.out, 1.0f / *total.sum, kv_rank_);
+            std::memcpy(at(to, query).out, total.out, kv_rank_ * sizeof(float));
+        }
+    });
 }
 
 }  // namespace kimi

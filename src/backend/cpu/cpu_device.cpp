@@ -11,6 +11,7 @@
 #include "backend/cpu/kv_cache.h"
 #include "backend/cpu/moe.h"
 #include "backend/cpu/top_k.h"
+#include "base/error.h"
 #include "base/host_memory.h"
 #include "base/thread_pool.h"
 
@@ -34,7 +35,9 @@ void rotate_pairs(float *x, std::uint32_t dim, const float *table) {
 
 class CpuDevice final : public Device {
   public:
-    CpuDevice(CpuIsa isa, unsigned n_threads) : k_(cpu_kernels(isa)), pool_(n_threads) {}
+    CpuDevice(CpuIsa isa, unsigned n_threads, std::shared_ptr<Communicator> ranks,
+              std::uint32_t rank)
+        : k_(cpu_kernels(isa)), pool_(n_threads), ranks_(std::move(ranks)), rank_(rank) {}
 
     Buffer alloc(std::uint32_t rows, std::uint32_t width) override {
         memory_.emplace_back(std::size_t{rows} * width * sizeof(float), "activations");
@@ -43,21 +46,51 @@ class CpuDevice final : public Device {
 
     void reserve(const DeviceLimits &limits) override {
         kv_ = CpuKvCache(k_, limits.kv);
+        pass_kv_ = CpuKvCache(k_, of_pass(limits.kv, limits.rows));
+        slot_.resize(limits.kv.n_layers * limits.kv.token_bytes());
         attention_ = CpuAttention(k_, pool_, limits);
         moe_ = CpuMoe(k_, pool_, limits);
         draft_ = CpuDraftAttention(k_, pool_, limits);
         permuted_ = alloc(limits.rows, (limits.width + kInt4Block - 1) / kInt4Block * kInt4Block);
         const std::uint32_t latent = limits.mla.kv_rank + limits.mla.rope_dim;
-        queries_ = alloc(limits.rows, limits.mla.n_heads * latent);
-        latents_ = alloc(limits.rows, limits.mla.n_heads * limits.mla.kv_rank);
+        const std::uint32_t attended = limits.mla.n_heads * limits.kv.n_shards;
+        queries_ = alloc(limits.rows, attended * latent);
+        partial_.out = alloc(limits.rows, attended * limits.mla.kv_rank).data;
+        partial_.max = alloc(limits.rows, attended).data;
+        partial_.sum = alloc(limits.rows, attended).data;
+        top_k_.resize(limits.rows);
+        if (ranks_->n_ranks() > 1)
+            for (Buffer &sent : sent_)
+                sent = alloc(limits.rows, std::max(limits.width, queries_.width));
         in_.resize(limits.rows);
         out_.resize(std::size_t{limits.rows} * limits.mla.n_heads);
     }
 
+    // Every rank adds all up: that is little beside the products, and nobody waits for others'
+    // sums.
+    void all_reduce(Buffer x, std::uint32_t width, std::uint32_t n_rows) override {
+        if (ranks_->n_ranks() == 1) return;
+        const std::size_t bytes = std::size_t{n_rows} * width * sizeof(float);
+        exchange(send(x, width, n_rows), bytes, [&](std::span<void *const> all) {
+            for (std::size_t from = 0; from < all.size(); ++from) {
+                const Buffer sent{static_cast<float *>(all[from]), width};
+                from == 0 ? copy(sent, width, n_rows, x) : add(x, sent, width, n_rows);
+            }
+        });
+    }
+
     void embed(std::span<const std::int32_t> tokens, const Matrix &table, Buffer x) override {
-        step().weight_bytes += tokens.size() * table.slice_rows(0, 1).bytes();
-        for (std::size_t i = 0; i < tokens.size(); ++i)
-            k_.widen(table.row(static_cast<std::size_t>(tokens[i])), table.cols, x.row(i));
+        const std::uint32_t first = rank_ * table.rows;
+        for (std::size_t i = 0; i < tokens.size(); ++i) {
+            const std::uint32_t row = static_cast<std::uint32_t>(tokens[i]) - first;
+            if (row < table.rows) {
+                step().weight_bytes += table.slice_rows(0, 1).bytes();
+                k_.widen(table.row(row), table.cols, x.row(i));
+            } else {
+                std::fill_n(x.row(i), table.cols, 0.0f);
+            }
+        }
+        all_reduce(x, table.cols, static_cast<std::uint32_t>(tokens.size()));
     }
 
     void rms_norm(Buffer x, const Vector &w, float eps, std::uint32_t n_rows, Buffer y) override {
@@ -68,14 +101,17 @@ class CpuDevice final : public Device {
         for (const LinearJob &job : jobs) {
             const Matrix &w = *job.weight;
             step().weight_bytes += w.bytes();
+            const Buffer out = job.whole > w.rows ? job.out.columns(rank_ * w.rows) : job.out;
             point_inputs(w, job.in, n_rows);
-            for (std::uint32_t r = 0; r < n_rows; ++r) out_[r] = job.out.row(r);
+            for (std::uint32_t r = 0; r < n_rows; ++r) out_[r] = out.row(r);
             pool_.run((w.rows + kTaskRows - 1) / kTaskRows, [&](std::size_t task, unsigned) {
                 const auto begin = static_cast<std::uint32_t>(task) * kTaskRows;
                 k_.linear(w, begin, std::min(begin + kTaskRows, w.rows), in_.data(), n_rows,
                           out_.data());
             });
         }
+        for (const LinearJob &job : jobs)
+            if (job.whole > job.weight->rows) all_gather(job.out, job.weight->rows, n_rows);
     }
 
     void swiglu(Buffer gate, Buffer up, std::uint32_t width, std::uint32_t n_rows) override {
@@ -107,29 +143,47 @@ class CpuDevice final : public Device {
                 float *row = kv.row(r);
                 k_.rms_norm(row, w.kv_norm.data, shape.kv_rank, w.norm_eps, row);
                 rotate_pairs(row + shape.kv_rank, shape.rope_dim, rope.row(r));
+                pass_kv_.store(0, r / kPageTokens, r % kPageTokens, row);
                 const std::uint32_t slot = plan.slot[r];
-                kv_.store(layer, sequence.pages[slot / kPageTokens], slot % kPageTokens, row);
+                if (holds(slot))
+                    kv_.store(layer, sequence.pages[slot / kPageTokens], held_offset(slot), row);
             }
     }
 
     void mla_attend(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w,
                     const StepPlan &plan, Buffer q, Buffer rope, Buffer out) override {
         const RecordedTime time(step().attention);
+        const std::int64_t waited_before = step().collectives;
         step().weight_bytes += w.kv_b.bytes();
         for (const PlanSequence &sequence : plan.sequences) {
             const std::uint32_t last = plan.slot[sequence.first_row + sequence.n_rows - 1];
-            step().kv_bytes += (last + 1) * kv_.shape().token_bytes();
+            step().kv_bytes += kv_.shape().held(last + 1) * kv_.shape().token_bytes();
         }
-        absorb_queries(shape, w, plan.n_rows(), q, rope);
-        attention_.run(layer, kv_, shape, plan, queries_.data, latents_.data);
-        expand_values(shape, w, plan.n_rows(), out);
+        const std::uint32_t n = plan.n_rows(), own = kv_.shape().shard * shape.n_heads;
+        const bool sharded = kv_.shape().n_shards > 1;
+        absorb_queries(shape, w, n, own, q, rope);
+        if (sharded) all_gather(queries_, shape.n_heads * (shape.kv_rank + shape.rope_dim), n);
+        attention_.run(layer, kv_, pass_kv_, shape, plan, queries_.data, partial_);
+        if (sharded) {
+            const std::size_t bytes = std::size_t{n} * shape.n_heads * (shape.kv_rank + 2) * 4;
+            exchange(&partial_, bytes, [&](std::span<void *const> all) {
+                const CpuAttention::Partial *parts[kMaxRanks];
+                for (std::size_t i = 0; i < all.size(); ++i)
+                    parts[i] = static_cast<const CpuAttention::Partial *>(all[i]);
+                attention_.combine({parts, all.size()}, own, shape.n_heads, n, partial_);
+            });
+        } else {
+            attention_.combine({{&partial_}}, own, shape.n_heads, n, partial_);
+        }
+        expand_values(shape, w, n, own, out);
+        step().attention -= step().collectives - waited_before;
     }
 
     void experts(const RouterShape &shape, Buffer logits, const float *bias,
-                 std::span<const Expert> experts, Buffer x, std::uint32_t n_rows,
+                 std::span<const Expert> experts, std::span<const std::uint32_t> position, Buffer x,
                  Buffer y) override {
         const RecordedTime time(step().experts);
-        moe_.run(shape, logits, bias, experts, x, n_rows, y);
+        moe_.run(shape, logits, bias, experts, position, x, y);
         for (const CpuMoe::Group &group : moe_.groups()) {
             const Expert &expert = experts[group.expert];
             step().weight_bytes += expert.gate.bytes() + expert.up.bytes() + expert.down.bytes();
@@ -155,7 +209,15 @@ class CpuDevice final : public Device {
     void top_k(Buffer logits, std::uint32_t vocab, std::uint32_t n_rows, std::uint32_t k,
                std::int32_t *tokens, double *log_probability) override {
         pool_.run(n_rows, [&](std::size_t r, unsigned) {
-            top_k_log_softmax({logits.row(r), vocab}, k, tokens + r * k, log_probability + r * k);
+            find_top_k({logits.row(r), vocab}, rank_ * vocab, k, top_k_[r]);
+        });
+        exchange(top_k_.data(), n_rows * sizeof(TopK), [&](std::span<void *const> all) {
+            const TopK *of_row[kMaxRanks];
+            for (std::size_t r = 0; r < n_rows; ++r) {
+                for (std::size_t i = 0; i < all.size(); ++i)
+                    of_row[i] = static_cast<const TopK *>(all[i]) + r;
+                merge_top_k({of_row, all.size()}, k, tokens + r * k, log_probability + r * k);
+            }
         });
     }
 
@@ -172,16 +234,27 @@ class CpuDevice final : public Device {
 
     void move_slots(std::span<const std::uint32_t> pages, std::span<const std::uint32_t> from,
                     std::span<const std::uint32_t> to) override {
-        for (std::size_t i = 0; i < from.size(); ++i)
-            kv_.move(pages[from[i] / kPageTokens], from[i] % kPageTokens,
-                     pages[to[i] / kPageTokens], to[i] % kPageTokens);
+        for (std::size_t i = 0; i < from.size(); ++i) {
+            read_slot(pages[from[i] / kPageTokens], from[i] % kPageTokens, slot_.data());
+            write_slot(pages[to[i] / kPageTokens], to[i] % kPageTokens, slot_.data());
+        }
+    }
+    void read_slot(std::uint32_t page, std::uint32_t offset, std::byte *out) override {
+        KIMI_CHECK(holds(offset));
+        kv_.read(page, held_offset(offset), out);
+    }
+    void write_slot(std::uint32_t page, std::uint32_t offset, const std::byte *in) override {
+        KIMI_CHECK(holds(offset));
+        kv_.write(page, held_offset(offset), in);
     }
 
     std::size_t page_bytes() const override {
-        return kv_.shape().n_layers * kv_.shape().page_bytes() +
-               draft_.n_full() * draft_.page_bytes();
+        return kPageTokens * (kv_.shape().n_layers * kv_.shape().token_bytes() +
+                              draft_.n_full() * draft_.whole_token_bytes());
     }
-    std::size_t ring_bytes() const override { return draft_.n_sliding() * draft_.ring_bytes(); }
+    std::size_t ring_bytes() const override {
+        return draft_.n_sliding() * draft_.ring_slots() * draft_.whole_token_bytes();
+    }
 
     void copy_page(std::uint32_t from, std::uint32_t to) override {
         for (std::uint32_t i = 0; i < kv_.shape().n_layers; ++i)
@@ -194,20 +267,24 @@ class CpuDevice final : public Device {
             std::memcpy(draft_.ring(i, to), draft_.ring(i, from), draft_.ring_bytes());
     }
     void read_page(std::uint32_t page, std::byte *out) override {
-        page_parts(page,
-                   [&](std::byte *part, std::size_t n) { std::memcpy(out, part, n), out += n; });
+        page_pieces(page, [&](const std::byte *piece, std::size_t at, std::size_t n) {
+            std::memcpy(out + at, piece, n);
+        });
     }
     void write_page(std::uint32_t page, const std::byte *in) override {
-        page_parts(page,
-                   [&](std::byte *part, std::size_t n) { std::memcpy(part, in, n), in += n; });
+        page_pieces(page, [&](std::byte *piece, std::size_t at, std::size_t n) {
+            std::memcpy(piece, in + at, n);
+        });
     }
     void read_ring(std::uint32_t ring, std::byte *out) override {
-        for (std::uint32_t i = 0; i < draft_.n_sliding(); ++i, out += draft_.ring_bytes())
-            std::memcpy(out, draft_.ring(i, ring), draft_.ring_bytes());
+        ring_pieces(ring, [&](const std::byte *piece, std::size_t at, std::size_t n) {
+            std::memcpy(out + at, piece, n);
+        });
     }
     void write_ring(std::uint32_t ring, const std::byte *in) override {
-        for (std::uint32_t i = 0; i < draft_.n_sliding(); ++i, in += draft_.ring_bytes())
-            std::memcpy(draft_.ring(i, ring), in, draft_.ring_bytes());
+        ring_pieces(ring, [&](std::byte *piece, std::size_t at, std::size_t n) {
+            std::memcpy(piece, in + at, n);
+        });
     }
 
     std::span<const float> read(Buffer buffer, std::uint32_t row, std::uint32_t width) override {
@@ -217,12 +294,71 @@ class CpuDevice final : public Device {
   private:
     StepRecord &step() { return recorder().step(); }
 
+    // A cache of one layer for the rows of a pass, all of which every rank has.
+    static KvShape of_pass(KvShape shape, std::uint32_t rows) {
+        shape.n_layers = 1;
+        shape.n_pages = (rows + kPageTokens - 1) / kPageTokens;
+        shape.n_shards = 1;
+        shape.shard = 0;
+        return shape;
+    }
+    bool holds(std::uint32_t slot) const { return kv_.shape().shard_of(slot) == kv_.shape().shard; }
+    std::uint32_t held_offset(std::uint32_t slot) const { return slot % kv_.shape().page_tokens(); }
+
+    // Calls f(piece, place, bytes) for what this device has of a page, with its place in the byte
+    // string of all devices.
     template <typename F>
-    void page_parts(std::uint32_t page, const F &f) {
-        for (std::uint32_t i = 0; i < kv_.shape().n_layers; ++i)
-            f(kv_.page(i, page), kv_.shape().page_bytes());
-        for (std::uint32_t i = 0; i < draft_.n_full(); ++i)
-            f(draft_.page(i, page), draft_.page_bytes());
+    void page_pieces(std::uint32_t page, const F &f) {
+        std::size_t at = 0;
+        for (std::uint32_t i = 0; i < kv_.shape().n_layers; ++i) {
+            std::byte *piece = kv_.page(i, page);
+            for (const std::size_t token : kv_.planes().bytes) {
+                const std::size_t n = token * kv_.shape().page_tokens();
+                f(piece, at + kv_.shape().shard * n, n);
+                piece += n;
+                at += token * kPageTokens;
+            }
+        }
+        for (std::uint32_t i = 0; i < draft_.n_full(); ++i) {
+            draft_.each_piece(draft_.page(i, page), kPageTokens, at, f);
+            at += kPageTokens * draft_.whole_token_bytes();
+        }
+    }
+    template <typename F>
+    void ring_pieces(std::uint32_t ring, const F &f) {
+        for (std::uint32_t i = 0; i < draft_.n_sliding(); ++i)
+            draft_.each_piece(draft_.ring(i, ring), draft_.ring_slots(),
+                              i * draft_.ring_slots() * draft_.whole_token_bytes(), f);
+    }
+
+    // Meets the other ranks, which get `bytes` of what each shows.
+    template <typename Read>
+    void exchange(void *mine, std::size_t bytes, const Read &read) {
+        const std::size_t n_others = ranks_->n_ranks() - 1;
+        if (n_others == 0) return ranks_->exchange(rank_, mine, read);
+        const RecordedTime time(step().collectives);
+        step().sent_bytes += n_others * bytes;
+        step().received_bytes += n_others * bytes;
+        ranks_->exchange(rank_, mine, read);
+    }
+
+    // A dense copy that stays when x changes: the last two are kept.
+    float *send(Buffer x, std::uint32_t width, std::uint32_t n_rows) {
+        std::swap(sent_[0], sent_[1]);
+        copy(x, width, n_rows, {sent_[0].data, width});
+        return sent_[0].data;
+    }
+
+    // The columns [r * part, (r + 1) * part) of x are rank r's; afterwards all ranks have all.
+    void all_gather(Buffer x, std::uint32_t part, std::uint32_t n_rows) {
+        float *const mine = send(x.columns(rank_ * part), part, n_rows);
+        const std::size_t bytes = std::size_t{n_rows} * part * sizeof(float);
+        exchange(mine, bytes, [&](std::span<void *const> all) {
+            for (std::uint32_t from = 0; from < all.size(); ++from)
+                if (from != rank_)
+                    copy({static_cast<float *>(all[from]), part}, part, n_rows,
+                         x.columns(from * part));
+        });
     }
 
     template <typename Row>
@@ -256,14 +392,14 @@ class CpuDevice final : public Device {
         });
     }
 
-    // queries_[r][h] = (q_nope W_UK[h], rotated q_rope)
-    void absorb_queries(const MlaShape &s, const MlaWeights &w, std::uint32_t n_rows, Buffer q,
-                        Buffer rope) {
+    // queries_[r][own + h] = (q_nope W_UK[h], rotated q_rope)
+    void absorb_queries(const MlaShape &s, const MlaWeights &w, std::uint32_t n_rows,
+                        std::uint32_t own, Buffer q, Buffer rope) {
         const std::uint32_t q_dim = s.nope_dim + s.rope_dim, latent = s.kv_rank + s.rope_dim;
         each_head(s, n_rows, [&](std::uint32_t head, std::uint32_t first, std::uint32_t n) {
             const std::byte *w_uk = w.kv_b.row(std::size_t{head} * (s.nope_dim + s.v_dim));
             const float *in = q.row(first) + std::size_t{head} * q_dim;
-            float *out = queries_.row(first) + std::size_t{head} * latent;
+            float *out = queries_.row(first) + std::size_t{own + head} * latent;
             k_.weighted_sum_bf16(in, q.width, n, w_uk, w.kv_b.row_bytes, s.nope_dim, s.kv_rank, out,
                                  queries_.width);
             for (std::uint32_t i = 0; i < n; ++i) {
@@ -275,15 +411,17 @@ class CpuDevice final : public Device {
         });
     }
 
-    // out[r][h] = W_UV[h] latents_[r][h]
-    void expand_values(const MlaShape &s, const MlaWeights &w, std::uint32_t n_rows, Buffer out) {
+    // out[r][h] = W_UV[h] latents[r][own + h]
+    void expand_values(const MlaShape &s, const MlaWeights &w, std::uint32_t n_rows,
+                       std::uint32_t own, Buffer out) {
+        const Buffer latents{partial_.out, s.n_heads * kv_.shape().n_shards * s.kv_rank};
         each_head(s, n_rows, [&](std::uint32_t head, std::uint32_t first, std::uint32_t n) {
             const std::uint32_t v_row = head * (s.nope_dim + s.v_dim) + s.nope_dim;
             const Matrix w_uv = w.kv_b.slice_rows(v_row, s.v_dim);
             const float *in[8];
             float *to[8];
             for (std::uint32_t i = 0; i < n; ++i) {
-                in[i] = latents_.row(first + i) + std::size_t{head} * s.kv_rank;
+                in[i] = latents.row(first + i) + std::size_t{own + head} * s.kv_rank;
                 to[i] = out.row(first + i) + std::size_t{head} * s.v_dim;
             }
             k_.linear(w_uv, 0, s.v_dim, in, n, to);
@@ -292,21 +430,33 @@ class CpuDevice final : public Device {
 
     const CpuKernels &k_;
     ThreadPool pool_;
+    std::shared_ptr<Communicator> ranks_;
+    std::uint32_t rank_;
     std::vector<HostMemory> memory_;
     CpuKvCache kv_;
+    CpuKvCache pass_kv_;  // of the rows of a pass in the layer that was written last
     CpuAttention attention_;
     CpuMoe moe_;
     CpuDraftAttention draft_;
-    Buffer permuted_;           // [rows, width] in int4 order
-    Buffer queries_, latents_;  // [rows, heads, kv_rank + rope] and [rows, heads, kv_rank]
+    std::vector<TopK> top_k_;        // [rows]
+    Buffer permuted_;                // [rows, width] in int4 order
+    Buffer queries_;                 // [rows, attended heads, kv_rank + rope]
+    CpuAttention::Partial partial_;  // of [rows, attended heads]
     std::vector<const float *> in_;
     std::vector<float *> out_;
+    std::vector<std::byte> slot_;  // that moves
+    Buffer sent_[2];               // [rows, widest exchange] of several ranks
 };
 
 }  // namespace
 
 std::unique_ptr<Device> make_cpu_device(CpuIsa isa, unsigned n_threads) {
-    return std::make_unique<CpuDevice>(isa, n_threads);
+    return make_cpu_device(isa, n_threads, std::make_shared<Communicator>(1), 0);
+}
+
+std::unique_ptr<Device> make_cpu_device(CpuIsa isa, unsigned n_threads,
+                                        std::shared_ptr<Communicator> ranks, std::uint32_t rank) {
+    return std::make_unique<CpuDevice>(isa, n_threads, std::move(ranks), rank);
 }
 
 }  // namespace kimi

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "backend/communicator.h"
 #include "backend/device.h"
 
 namespace kimi {
@@ -11,6 +12,9 @@ enum class CpuIsa;
 
 // n_threads counts the calling thread.
 std::unique_ptr<Device> make_cpu_device(CpuIsa isa, unsigned n_threads);
+// One of several ranks, which all meet in `ranks`.
+std::unique_ptr<Device> make_cpu_device(CpuIsa isa, unsigned n_threads,
+                                        std::shared_ptr<Communicator> ranks, std::uint32_t rank);
 
 // Bytes that it reserves for partial results of attention over long contexts; the rest of its
 // workspace does not grow with the context.

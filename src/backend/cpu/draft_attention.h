@@ -29,12 +29,26 @@ class CpuDraftAttention {
     std::uint32_t n_full() const { return shape_.n_full; }
     std::uint32_t n_sliding() const { return shape_.n_sliding; }
     std::size_t page_bytes() const { return kPageTokens * token_bytes_; }
+    std::uint32_t ring_slots() const { return shape_.ring_slots; }
     std::size_t ring_bytes() const { return shape_.ring_slots * token_bytes_; }
     std::byte *page(std::uint32_t layer, std::uint32_t page) const {
         return pages_.data() + (std::size_t{layer} * n_pages_ + page) * page_bytes();
     }
     std::byte *ring(std::uint32_t layer, std::uint32_t ring) const {
         return rings_.data() + (std::size_t{layer} * shape_.n_rings + ring) * ring_bytes();
+    }
+    // The bytes of one token's keys and values with the KV heads of all ranks.
+    std::size_t whole_token_bytes() const {
+        return shape_.n_kv_heads == 0 ? 0
+                                      : token_bytes_ / shape_.n_kv_heads * shape_.whole_kv_heads;
+    }
+    // Calls f(piece, place, bytes) for what this rank has of n tokens from `mine` on, where all of
+    // the model's begin at place `at`.
+    template <typename F>
+    void each_piece(std::byte *mine, std::uint32_t n, std::size_t at, const F &f) const {
+        const std::size_t half = token_bytes_ / 2, head = half / shape_.n_kv_heads;
+        for (std::uint32_t i = 0; i < 2 * n; ++i, mine += half, at += whole_token_bytes() / 2)
+            f(mine, at + shape_.first_kv_head * head, half);
     }
 
   private:

@@ -25,13 +25,17 @@ CpuKvCache::CpuKvCache(const CpuKernels &kernels, const KvShape &shape)
       shape_(shape),
       memory_(std::size_t{shape.n_layers} * shape.n_pages * shape.page_bytes(), "the KV cache") {}
 
+CpuKvCache::Planes CpuKvCache::planes() const {
+    if (shape_.type != KvType::fp8) return {{shape_.token_bytes(), 0, 0}};
+    return {{shape_.kv_rank, shape_.kv_rank / kFp8Group * sizeof(float),
+             std::size_t{shape_.rope_dim} * 2}};
+}
+
 CpuKvCache::Parts CpuKvCache::parts(std::byte *page, std::uint32_t offset) const {
-    const std::size_t latent = std::size_t{kPageTokens} * shape_.kv_rank;
-    const std::uint32_t n_scales = shape_.kv_rank / kFp8Group;
-    std::byte *scales = page + latent, *rope = scales + std::size_t{kPageTokens} * n_scales * 4;
-    return {page + std::size_t{offset} * shape_.kv_rank,
-            scales + std::size_t{offset} * n_scales * 4,
-            rope + std::size_t{offset} * shape_.rope_dim * 2};
+    const auto [latent, scales, rope] = planes().bytes;
+    const std::size_t n = shape_.page_tokens();
+    std::byte *scale_plane = page + n * latent, *rope_plane = scale_plane + n * scales;
+    return {page + offset * latent, scale_plane + offset * scales, rope_plane + offset * rope};
 }
 
 void CpuKvCache::store(std::uint32_t layer, std::uint32_t page_id, std::uint32_t offset,
@@ -82,20 +86,29 @@ void CpuKvCache::load(std::uint32_t layer, std::uint32_t page_id, std::uint32_t 
     }
 }
 
-void CpuKvCache::move(std::uint32_t from_page, std::uint32_t from, std::uint32_t to_page,
-                      std::uint32_t to) const {
+template <typename F>
+void CpuKvCache::each_part(std::uint32_t page_id, std::uint32_t offset, const F &f) const {
     for (std::uint32_t layer = 0; layer < shape_.n_layers; ++layer) {
-        std::byte *source = page(layer, from_page), *target = page(layer, to_page);
-        if (shape_.type != KvType::fp8) {
-            const std::size_t n = shape_.token_bytes();
-            std::memcpy(target + to * n, source + from * n, n);
-            continue;
+        std::byte *plane = page(layer, page_id);
+        for (const std::size_t n : planes().bytes) {
+            f(plane + offset * n, n);
+            plane += shape_.page_tokens() * n;
         }
-        const Parts a = parts(source, from), b = parts(target, to);
-        std::memcpy(b.latent, a.latent, shape_.kv_rank);
-        std::memcpy(b.scales, a.scales, shape_.kv_rank / kFp8Group * sizeof(float));
-        std::memcpy(b.rope, a.rope, std::size_t{shape_.rope_dim} * 2);
     }
+}
+
+void CpuKvCache::read(std::uint32_t page, std::uint32_t offset, std::byte *out) const {
+    each_part(page, offset, [&](const std::byte *part, std::size_t n) {
+        std::memcpy(out, part, n);
+        out += n;
+    });
+}
+
+void CpuKvCache::write(std::uint32_t page, std::uint32_t offset, const std::byte *in) const {
+    each_part(page, offset, [&](std::byte *part, std::size_t n) {
+        std::memcpy(part, in, n);
+        in += n;
+    });
 }
 
 }  // namespace kimi

@@ -46,7 +46,8 @@ void route(const RouterShape &shape, const float *logits, const float *bias, std
 CpuMoe::CpuMoe(const CpuKernels &kernels, ThreadPool &pool, const DeviceLimits &limits)
     : k_(&kernels),
       pool_(&pool),
-      hidden_(round_up(limits.hidden)),
+      hidden_(limits.hidden),
+      padded_hidden_(round_up(hidden_)),
       width_(round_up(limits.expert_width)) {
     const std::size_t pairs = std::size_t{limits.rows} * limits.top_k;
     ids_.resize(pairs);
@@ -54,10 +55,10 @@ CpuMoe::CpuMoe(const CpuKernels &kernels, ThreadPool &pool, const DeviceLimits &
     weights_.resize(pairs);
     begin_.resize(limits.n_experts + 1);
     groups_.reserve(std::min<std::size_t>(pairs, limits.n_experts));
-    x_ = HostMemory(limits.rows * std::size_t{hidden_} * sizeof(float), "expert inputs");
+    x_ = HostMemory(limits.rows * std::size_t{padded_hidden_} * sizeof(float), "expert inputs");
     for (HostMemory *memory : {&gate_, &up_, &act_})
         *memory = HostMemory(pairs * width_ * sizeof(float), "expert activations");
-    down_ = HostMemory(pairs * hidden_ * sizeof(float), "expert outputs");
+    down_ = HostMemory(pairs * padded_hidden_ * sizeof(float), "expert outputs");
     natural_in_.resize(pairs);
     permuted_in_.resize(pairs);
     const auto rows_of = [&](const HostMemory &memory, std::uint32_t width, auto &pointers) {
@@ -67,19 +68,26 @@ CpuMoe::CpuMoe(const CpuKernels &kernels, ThreadPool &pool, const DeviceLimits &
     rows_of(act_, width_, permuted_act_);
     rows_of(gate_, width_, gate_out_);
     rows_of(up_, width_, up_out_);
-    rows_of(down_, hidden_, down_out_);
+    rows_of(down_, padded_hidden_, down_out_);
 }
 
-// Sorts the (row, choice) pairs by expert, rows ascending.
-void CpuMoe::group_pairs(const RouterShape &shape, std::uint32_t n_rows) {
-    const std::size_t pairs = std::size_t{n_rows} * shape.top_k;
+// Sorts the (row, choice) pairs that this rank computes by expert, rows ascending.
+void CpuMoe::group_pairs(const RouterShape &shape, std::span<const Expert> experts,
+                         std::span<const std::uint32_t> position) {
+    const std::size_t pairs = position.size() * shape.top_k;
     std::fill(begin_.begin(), begin_.end(), 0U);
-    for (std::size_t i = 0; i < pairs; ++i) ++begin_[ids_[i] + 1];
+    for (std::size_t i = 0; i < pairs; ++i) {
+        const Expert &e = experts[ids_[i]];
+        const bool mine = e.n_copies > 0 && position[i / shape.top_k] % e.n_copies == e.copy;
+        pair_of_[i] = mine ? 0 : kElsewhere;
+        begin_[ids_[i] + 1] += mine;
+    }
     for (std::size_t e = 1; e < begin_.size(); ++e) begin_[e] += begin_[e - 1];
     groups_.clear();
     for (std::uint32_t e = 0; e < shape.n_experts; ++e)
         if (begin_[e + 1] > begin_[e]) groups_.push_back({e, begin_[e], begin_[e + 1] - begin_[e]});
-    for (std::size_t i = 0; i < pairs; ++i) pair_of_[i] = begin_[ids_[i]]++;
+    for (std::size_t i = 0; i < pairs; ++i)
+        if (pair_of_[i] != kElsewhere) pair_of_[i] = begin_[ids_[i]]++;
 }
 
 // Gate, up and their SwiGLU for kTaskRows of the expert's inner width.
@@ -99,20 +107,24 @@ void CpuMoe::gate_up(const Expert &expert, const Group &group, std::uint32_t beg
 }
 
 void CpuMoe::run(const RouterShape &shape, Buffer logits, const float *bias,
-                 std::span<const Expert> experts, Buffer x, std::uint32_t n_rows, Buffer y) {
+                 std::span<const Expert> experts, std::span<const std::uint32_t> position, Buffer x,
+                 Buffer y) {
+    const auto n_rows = static_cast<std::uint32_t>(position.size());
     for (std::uint32_t r = 0; r < n_rows; ++r)
         route(shape, logits.row(r), bias, &ids_[std::size_t{r} * shape.top_k],
               &weights_[std::size_t{r} * shape.top_k]);
-    group_pairs(shape, n_rows);
-    const std::uint32_t hidden = experts[0].down.rows, width = experts[0].gate.rows;
+    group_pairs(shape, experts, position);
     for (std::uint32_t r = 0; r < n_rows; ++r) {
-        k_->permute_int4(x.row(r), hidden, row(x_, r, hidden_));
+        k_->permute_int4(x.row(r), hidden_, row(x_, r, padded_hidden_));
         for (std::uint32_t i = r * shape.top_k; i < (r + 1) * shape.top_k; ++i) {
+            if (pair_of_[i] == kElsewhere) continue;
             natural_in_[pair_of_[i]] = x.row(r);
-            permuted_in_[pair_of_[i]] = row(x_, r, hidden_);
+            permuted_in_[pair_of_[i]] = row(x_, r, padded_hidden_);
         }
     }
-    const std::size_t up_tasks = n_tasks(width), down_tasks = n_tasks(hidden);
+    // All experts of a rank have the same shape.
+    const std::uint32_t width = groups_.empty() ? 0 : experts[groups_[0].expert].gate.rows;
+    const std::size_t up_tasks = n_tasks(width), down_tasks = n_tasks(hidden_);
     pool_->run(groups_.size() * up_tasks, [&](std::size_t task, unsigned) {
         const Group &group = groups_[task / up_tasks];
         gate_up(experts[group.expert], group,
@@ -123,14 +135,15 @@ void CpuMoe::run(const RouterShape &shape, Buffer logits, const float *bias,
         const Matrix &w = experts[group.expert].down;
         const auto begin = static_cast<std::uint32_t>(task % down_tasks) * kTaskRows;
         const auto &in = w.type == WeightType::int4 ? permuted_act_ : natural_act_;
-        k_->linear(w, begin, std::min(begin + kTaskRows, hidden), in.data() + group.first, group.n,
+        k_->linear(w, begin, std::min(begin + kTaskRows, hidden_), in.data() + group.first, group.n,
                    down_out_.data() + group.first);
     });
     pool_->run(n_rows, [&](std::size_t r, unsigned) {
         float *out = y.row(r);
-        std::fill_n(out, hidden, 0.0f);
+        std::fill_n(out, hidden_, 0.0f);
         for (std::size_t i = r * shape.top_k; i < (r + 1) * shape.top_k; ++i)
-            k_->add_scaled(out, weights_[i], down_out_[pair_of_[i]], hidden);
+            if (pair_of_[i] != kElsewhere)
+                k_->add_scaled(out, weights_[i], down_out_[pair_of_[i]], hidden_);
     });
 }
 

@@ -29,12 +29,16 @@ class CpuMoe {
     CpuMoe(const CpuKernels &kernels, ThreadPool &pool, const DeviceLimits &limits);
 
     void run(const RouterShape &shape, Buffer logits, const float *bias,
-             std::span<const Expert> experts, Buffer x, std::uint32_t n_rows, Buffer y);
+             std::span<const Expert> experts, std::span<const std::uint32_t> position, Buffer x,
+             Buffer y);
     // Of the last run.
     std::span<const Group> groups() const { return groups_; }
 
   private:
-    void group_pairs(const RouterShape &shape, std::uint32_t n_rows);
+    static constexpr std::uint32_t kElsewhere = UINT32_MAX;
+
+    void group_pairs(const RouterShape &shape, std::span<const Expert> experts,
+                     std::span<const std::uint32_t> position);
     void gate_up(const Expert &expert, const Group &group, std::uint32_t begin);
     float *row(const HostMemory &memory, std::uint32_t index, std::uint32_t width) const {
         return memory.floats() + std::size_t{index} * width;
@@ -42,9 +46,10 @@ class CpuMoe {
 
     const CpuKernels *k_ = nullptr;
     ThreadPool *pool_ = nullptr;
-    std::uint32_t hidden_ = 0, width_ = 0;  // rounded up to whole int4 blocks
-    std::vector<std::uint32_t> ids_,
-        pair_of_;                       // [rows, top_k]: expert, place among the sorted pairs
+    std::uint32_t hidden_ = 0;
+    std::uint32_t padded_hidden_ = 0, width_ = 0;  // rounded up to whole int4 blocks
+    // [rows, top_k]: expert; place among the sorted pairs, or kElsewhere
+    std::vector<std::uint32_t> ids_, pair_of_;
     std::vector<float> weights_;        // [rows, top_k]
     std::vector<std::uint32_t> begin_;  // [experts + 1]
     std::vector<Group> groups_;

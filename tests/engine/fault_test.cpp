@@ -1,0 +1,99 @@
+// Ranks that fail: the step ends with a status, nothing hangs, and the process goes on.
+#include <atomic>
+#include <new>
+#include <semaphore>
+
+#include "engine/ranks.h"
+
+using namespace kimi;
+
+namespace {
+
+constexpr const char *kRanks = R"("ranks": 4, "placement": {"attention": "context"})";
+
+// An engine and two sessions that decode, drafted for.
+struct Victim {
+    std::shared_ptr<Engine> engine = test::open_engine(kRanks);
+    std::vector<std::unique_ptr<Session>> sessions;
+    std::vector<Session *> batch;
+
+    Victim() {
+        engine->runner().team().set_patience(
+            {std::chrono::duration<double>(0.3), std::chrono::duration<double>(0.3)});
+        for (const std::int32_t token : {300, 400}) add(token);
+        engine->step(batch);
+        for (const Session *session : batch) REQUIRE(session->result().status == KIMI_OK);
+    }
+    void add(std::int32_t token) {
+        SessionOptions options;
+        options.draft_budget = 4;
+        options.ignore_stop = true;
+        sessions.push_back(std::make_unique<Session>(engine, options));
+        sessions.back()->append(std::vector<std::int32_t>(5, token));
+        batch.push_back(sessions.back().get());
+    }
+    // From now on, the n-th exchange of rank 2 does this.
+    void fail_at(int n, std::function<void()> failure) const {
+        engine->runner().communicator().on_exchange(
+            [n, failure, calls = std::make_shared<std::atomic<int>>(0)](std::uint32_t rank) {
+                if (rank == 2 && ++*calls == n) failure();
+            });
+    }
+    // The failing step, and that everything after it is refused.
+    void check_lost(kimi_status status, std::string_view text) {
+        engine->step(batch);
+        for (const Session *session : batch) {
+            CHECK(session->result().status == status);
+            CHECK(session->result().finish_reason == KIMI_FINISH_ERROR);
+            CHECK(session->result().error == text);
+        }
+        add(500);
+        batch.back()->append(std::vector<std::int32_t>(5, 1));
+        engine->step({&batch.back(), 1});
+        CHECK(batch.back()->result().status == KIMI_DEVICE_LOST);
+    }
+};
+
+// Exchanges of a step: 8 in the drafter's pass, 21 in the target's, and one for the contexts.
+constexpr int kInDraft = 3, kInForward = 20, kInExtend = 30;
+
+}  // namespace
+
+TEST_CASE("fault: a rank that throws or runs out of memory ends the step of all sessions in it") {
+    for (const int n : {kInDraft, kInForward, kInExtend}) {
+        CAPTURE(n);
+        Victim thrown, no_memory;
+        thrown.fail_at(n, [] { fail(KIMI_IO, "disk gone"); });
+        thrown.check_lost(KIMI_IO, "rank 2: disk gone");
+        no_memory.fail_at(n, [] { throw std::bad_alloc(); });
+        no_memory.check_lost(KIMI_OUT_OF_MEMORY, "rank 2: out of memory");
+    }
+}
+
+TEST_CASE("fault: a rank that is stuck is given up, and is left behind with its memory") {
+    std::binary_semaphore go_on(0);
+    std::atomic<bool> woke{false};
+    const auto other = test::open_engine(kRanks);
+    const auto start = std::chrono::steady_clock::now();
+    {
+        Victim victim;
+        victim.fail_at(kInForward, [&] {
+            go_on.acquire();
+            woke = true;
+        });
+        victim.check_lost(KIMI_DEVICE_LOST,
+                          "rank 2 is stuck: the ranks did not get on for 0.3 seconds");
+    }
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    CHECK(seconds.count() < 60);
+    CHECK(!woke);
+    // The stuck thread goes on beside another engine, and its exchange is over.
+    go_on.release();
+    SessionOptions options;
+    options.ignore_stop = true;
+    Session session(other, options);
+    session.append(std::vector<std::int32_t>(5, 300));
+    Session *batch[] = {&session};
+    while (!woke || session.n_tokens() < 10) other->step(batch);
+    CHECK(session.result().status == KIMI_OK);
+}
