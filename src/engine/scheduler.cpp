@@ -36,7 +36,7 @@ Scheduler::Scheduler(Runner &runner, KvSpace &kv, std::uint32_t prefill_chunk,
 
 void Scheduler::pass(std::vector<Session *> &waiting, bool concurrent) {
     const auto start = std::chrono::steady_clock::now();
-    collect(waiting);
+    collect(waiting, concurrent);
     if (work_.empty()) return;
     runner_.begin_step();
     try {
@@ -50,7 +50,7 @@ void Scheduler::pass(std::vector<Session *> &waiting, bool concurrent) {
     }
 }
 
-void Scheduler::collect(std::vector<Session *> &waiting) {
+void Scheduler::collect(std::vector<Session *> &waiting, bool concurrent) {
     work_.clear();
     n_rows_ = 0;
     std::erase_if(waiting, [&](Session *session) {
@@ -59,7 +59,7 @@ void Scheduler::collect(std::vector<Session *> &waiting) {
         return true;
     });
     n_decoding_ = static_cast<std::uint32_t>(work_.size());
-    std::uint32_t room = prompt_room();
+    std::uint32_t room = prompt_room(concurrent);
     std::erase_if(waiting, [&](Session *session) {
         if (decodes(*session)) return false;
         if (!session->begin_step()) return true;
@@ -71,10 +71,10 @@ void Scheduler::collect(std::vector<Session *> &waiting) {
 }
 
 // Rows for prompts in a pass that holds the decode rows.
-std::uint32_t Scheduler::prompt_room() {
+std::uint32_t Scheduler::prompt_room(bool concurrent) {
     const std::uint32_t free = runner_.max_rows() - n_rows_;
     if (n_decoding_ > 0) return std::min(free, prompt_budget_.rows(n_decoding_));
-    if (awaited_passes_ == 0) return free;
+    if (awaited_passes_ == 0 || !concurrent) return free;
     return std::clamp(prompt_budget_.rows(n_awaited_), 1U, free);
 }
 
@@ -111,7 +111,7 @@ void Scheduler::observe(double seconds, bool concurrent) {
     stats_.decode_rows += decode_rows;
     if (n_decoding_ > 0)
         prompt_budget_.observe(n_decoding_, prompt_rows, seconds);
-    else if (awaited_passes_ > 0)
+    else if (awaited_passes_ > 0 && concurrent)
         prompt_budget_.observe_delay(seconds);
 
     const auto n = std::count_if(work_.begin(), work_.end(), [](const Work &work) {
@@ -119,7 +119,7 @@ void Scheduler::observe(double seconds, bool concurrent) {
     });
     if (n_decoding_ > 0 || n > 0) {
         n_awaited_ = static_cast<std::uint32_t>(n);
-        awaited_passes_ = concurrent && n > 0 ? kAwaitedPasses : 0;
+        awaited_passes_ = n > 0 ? kAwaitedPasses : 0;
     } else if (awaited_passes_ > 0) {
         --awaited_passes_;
     }

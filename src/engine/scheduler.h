@@ -30,7 +30,7 @@ class Scheduler {
 
     // One pass: a step for as many of the sessions as it holds, in order, but those that decode
     // before prompts. They are taken off the list; the results are in the sessions. concurrent:
-    // sessions that are not on the list may be waiting before the pass ends.
+    // sessions that decoded last and are not on the list may be waiting before the pass ends.
     void pass(std::vector<Session *> &waiting, bool concurrent);
 
     const SchedulerStats &stats() const { return stats_; }
@@ -48,8 +48,8 @@ class Scheduler {
         std::uint32_t path[kMaxTreeNodes + 1];
     };
 
-    void collect(std::vector<Session *> &waiting);
-    std::uint32_t prompt_room();
+    void collect(std::vector<Session *> &waiting, bool concurrent);
+    std::uint32_t prompt_room(bool concurrent);
     std::uint32_t admit(Session &session, std::uint32_t room);
     void run();
     void observe(double seconds, bool concurrent);
@@ -78,8 +78,8 @@ class Scheduler {
     PassCost pass_cost_;
     DraftCost draft_cost_;
     PromptBudget prompt_budget_;
-    // Where callers are concurrent, sessions that decoded will be back while a pass runs: passes
-    // for which they are remembered, and how many they are.
+    // Sessions that decoded may be back while a pass runs: passes for which they are remembered,
+    // and how many they are.
     std::uint32_t awaited_passes_ = 0, n_awaited_ = 0;
     bool broken_ = false;  // a pass failed: no further work
     SchedulerStats stats_;

@@ -19,8 +19,8 @@ StepQueue::StepQueue(Pass pass) : pass_(std::move(pass)) {
 }
 
 void StepQueue::step(std::span<Session *const> sessions) {
+    Caller caller{sessions};
     std::unique_lock lock(mutex_);
-    Caller caller{sessions, leading_};
     callers_.push_back(&caller);
     arrival_.notify_one();
     while (!caller.done) {
@@ -37,7 +37,7 @@ void StepQueue::lead(std::unique_lock<std::mutex> &lock) {
     leading_ = true;
     arrival_.wait_for(lock, patience_, [&] { return callers_.size() >= n_returning_; });
     join_callers();
-    const bool concurrent = is_concurrent();
+    const bool concurrent = callers_.size() > 1 || callers_.front()->thread != decoding_thread_;
     lock.unlock();
     const auto start = std::chrono::steady_clock::now();
     pass_(joined_, concurrent);
@@ -57,17 +57,15 @@ void StepQueue::release_callers() {
     n_returning_ = 0;
     std::erase_if(callers_, [&](Caller *caller) {
         if (!had_their_step(*caller)) return false;
-        n_returning_ +=
-            std::any_of(caller->sessions.begin(), caller->sessions.end(),
-                        [](const Session *s) { return s->result().phase != KIMI_PHASE_FINISHED; });
+        std::uint32_t next = KIMI_PHASE_FINISHED;
+        for (const Session *session : caller->sessions)
+            if (session->result().phase != KIMI_PHASE_FINISHED) next = session->result().phase;
+        n_returning_ += next != KIMI_PHASE_FINISHED;
+        if (next == KIMI_PHASE_DECODE) decoding_thread_ = caller->thread;
         caller->done = true;
         caller->wake.notify_one();
         return true;
     });
-}
-
-bool StepQueue::is_concurrent() const {
-    return callers_.size() > 1 || callers_.front()->came_late;
 }
 
 bool StepQueue::had_their_step(const Caller &caller) const {

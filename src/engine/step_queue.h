@@ -12,6 +12,7 @@
 #include <functional>
 #include <mutex>
 #include <span>
+#include <thread>
 #include <vector>
 
 namespace kimi {
@@ -21,7 +22,8 @@ class Session;
 class StepQueue {
   public:
     // Gives a step to at least one of the sessions and takes those that had one off the list.
-    // concurrent: there are several callers, and more may come while the pass runs. Does not throw.
+    // concurrent: the sessions that decoded last may be there again before the pass ends, because
+    // not only their thread is at work. Does not throw.
     using Pass = std::function<void(std::vector<Session *> &waiting, bool concurrent)>;
     explicit StepQueue(Pass pass);
 
@@ -32,16 +34,15 @@ class StepQueue {
   private:
     struct Caller {
         std::span<Session *const> sessions;
-        bool came_late;            // a pass was running
         std::size_t n_joined = 0;  // of the sessions: in joined_, or done
         bool done = false;
         std::condition_variable wake;
+        std::thread::id thread = std::this_thread::get_id();
     };
 
     void lead(std::unique_lock<std::mutex> &lock);
     void join_callers();
     void release_callers();
-    bool is_concurrent() const;
     bool had_their_step(const Caller &caller) const;
 
     const Pass pass_;
@@ -54,6 +55,7 @@ class StepQueue {
     std::size_t n_returning_ = 0;
     std::chrono::steady_clock::duration patience_{};
     std::condition_variable arrival_;
+    std::thread::id decoding_thread_;  // the last whose sessions decode
 };
 
 }  // namespace kimi

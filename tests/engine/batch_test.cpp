@@ -155,6 +155,22 @@ TEST_CASE("batch: a prompt that is stepped in turn with a session that decodes h
     }
 }
 
+TEST_CASE("batch: a prompt of another thread begins with few rows while a session decodes") {
+    const auto engine = test::nano_engine();
+    Session decoding(engine, plain_greedy(8)), reading(engine, plain_greedy(1));
+    decoding.append(some_tokens(20, 1));
+    reading.append(some_tokens(700, 2));
+    for (int i = 0; i < 4; ++i) test::step(decoding);
+    std::thread([&] { test::step(reading); }).join();
+    CHECK(reading.result().prompt_done > 0);
+    CHECK(reading.result().prompt_done <= 32);
+    // Where nobody comes back, the prompt has the engine to itself.
+    std::thread([&] {
+        for (int i = 0; i < 4; ++i) test::step(reading);
+    }).join();
+    CHECK(reading.result().prompt_done > 256);
+}
+
 TEST_CASE("batch: what ends one session of a pass does not disturb the others") {
     const auto &alone = replies_alone();
     const auto engine = test::nano_engine();

@@ -32,11 +32,11 @@ inline SessionOptions plain_greedy(std::uint32_t max_tokens) {
 }
 
 // Prompts of 1 to 70 tokens; plain, chain, tree and automatic drafting; greedy and
-// sampled; replies of 8 to 15 tokens.
+// sampled; replies of 6 to 9 tokens.
 inline std::unique_ptr<Session> varied_session(const std::shared_ptr<Engine> &engine,
                                                std::uint32_t i) {
     constexpr std::uint32_t kBudgets[] = {0, 7, 16, KIMI_AUTO, 63};
-    SessionOptions options = plain_greedy(8 + i / 2);
+    SessionOptions options = plain_greedy(6 + i / 4);
     options.sampling.seed = i;
     options.sampling.temperature = i % 2 == 0 ? 0.0f : 1.0f;
     options.draft_budget = kBudgets[i % 5];
