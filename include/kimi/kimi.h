@@ -245,6 +245,7 @@ KIMI_API const char *kimi_version(uint32_t *number) KIMI_NOEXCEPT;
  * that it does not know, so that a program may ask for what only newer versions have. Names:
  *   cpu             deployments with backend cpu
  *   cuda            deployments with backend cuda
+ *   constraint      kimi_session_set_constraint, _set_logit_bias and _set_stop_strings
  *   drafter         DFlash drafters and tree verification
  *   trace           kimi_engine_save_trace
  *   avx2, avx512    the instructions that cpu computes with; plain x86-64 code where neither is
@@ -394,8 +395,8 @@ KIMI_API kimi_status kimi_session_append_chat(kimi_session *session, const char 
 
 /* Does one bounded piece of work: a chunk of the prompt, or one decode step. Steps that several
  * threads ask for at the same time, each on its own session of the engine, are computed together;
- * a session's tokens do not depend on that. While other sessions decode, a chunk is short, or empty
- * even, so that their steps take about half as long again and no more. The step that ends the
+ * a session's tokens do not depend on that. Beside sessions that decode, a chunk is short or even
+ * empty, so that their steps become longer by half on average and not more. The step that ends the
  * prompt commits exactly one token. Stop, length and cancel are KIMI_OK with a finish_reason; an
  * error is returned, repeated in out->status, and ends the reply with KIMI_FINISH_ERROR. KIMI_BUSY
  * (no KV pages left) leaves the reply as it was: the step may be repeated. After the end, a step

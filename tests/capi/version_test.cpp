@@ -15,7 +15,8 @@ TEST_CASE("version: text and number are the header's and the project's") {
 }
 
 TEST_CASE("version: features are those of the library and the machine") {
-    for (const char *name : {"cpu", "drafter", "trace"}) CHECK(kimi_has_feature(name) == 1);
+    for (const char *name : {"constraint", "cpu", "drafter", "trace"})
+        CHECK(kimi_has_feature(name) == 1);
     for (const char *name : {"", "CPU", "cpu ", "cp", "tracer", "teleport"})
         CHECK(kimi_has_feature(name) == 0);
     CHECK(kimi_has_feature(nullptr) == 0);
