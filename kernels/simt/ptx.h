@@ -20,6 +20,13 @@ KIMI_PTX To bits(const From &value) {
     return out;
 }
 
+// The same value, which the compiler computes anew what follows from instead of keeping it in
+// registers.
+KIMI_PTX int opaque(int x) {
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
 // LUT: the function of (0xf0, 0xcc, 0xaa) that is wanted of (a, b, c).
 template <int Lut>
 KIMI_PTX std::uint32_t lop3(std::uint32_t a, std::uint32_t b, std::uint32_t c) {

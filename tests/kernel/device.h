@@ -11,6 +11,7 @@ namespace kimi::test {
 
 using simt::host::Buffer;
 using simt::host::check_clean;
+using simt::host::Options;
 using simt::host::Report;
 using simt::host::run;
 using simt::host::run_together;

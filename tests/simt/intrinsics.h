@@ -26,6 +26,10 @@
 
 namespace kimi::simt {
 
+inline int opaque(int x) {
+    return x;
+}
+
 // ---- loads and stores
 
 template <typename V, typename T>
