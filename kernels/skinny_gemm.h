@@ -36,9 +36,9 @@ struct SkinnyGemmJob {
     simt::Global<const bf16> weight;  // [outputs, inputs], 16-byte aligned
     simt::Global<float> y_f32;        // [rows, outputs]; of the two outputs one is set
     simt::Global<bf16> y_bf16;
-    std::uint32_t outputs;  // a multiple of 4
-    bool add;                         // to what y holds
-    std::uint32_t y_row, y_batch;     // elements from row to row (0: outputs) and batch to batch
+    std::uint32_t outputs;         // a multiple of 4
+    bool add;                      // to what y holds
+    std::uint32_t y_row, y_batch;  // elements from row to row (0: outputs) and batch to batch
 };
 
 struct SkinnyGemmParams {

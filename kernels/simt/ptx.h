@@ -164,15 +164,16 @@ KIMI_PTX void store(T *p, const V &value) {
 #define KIMI_PTX_NO_CLOBBER
 #define KIMI_PTX_MEMORY : "memory"
 
-// Global memory that nobody writes while the kernel runs.
+// Global memory that nobody writes while the kernel runs. Volatile, so that no compiler moves it before
+// grid_dependency_wait().
 template <typename V, typename T>
 KIMI_PTX V load_readonly(const T *p) {
-    KIMI_PTX_LOAD(, "ld.global.nc", KIMI_PTX_NO_CLOBBER)
+    KIMI_PTX_LOAD(volatile, "ld.global.nc", KIMI_PTX_NO_CLOBBER)
 }
 // The same, for data that is read once: leaves L1 to others.
 template <typename V, typename T>
 KIMI_PTX V load_streaming(const T *p) {
-    KIMI_PTX_LOAD(, "ld.global.nc.L1::no_allocate", KIMI_PTX_NO_CLOBBER)
+    KIMI_PTX_LOAD(volatile, "ld.global.nc.L1::no_allocate", KIMI_PTX_NO_CLOBBER)
 }
 // Global memory that is not read again soon.
 template <typename T, typename V>
