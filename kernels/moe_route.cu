@@ -141,9 +141,8 @@ __global__ void __launch_bounds__(kThreads, 1) moe_route_kernel(MoeRouteParams p
     const std::uint32_t chosen = ids[threadIdx.x], rows_low = masks[2 * chosen],
                         first = firsts[chosen];
     const std::uint32_t rows_high = masks[2 * chosen + 1];
-    const unsigned rank = row < 32
-                              ? __popc(rows_low & ((1U << row) - 1))
-                              : __popc(rows_low) + __popc(rows_high & ((1U << (row - 32)) - 1));
+    const std::uint64_t rows_of = static_cast<std::uint64_t>(rows_high) << 32 | rows_low;
+    const auto rank = static_cast<unsigned>(__popcll(rows_of & ((std::uint64_t{1} << row) - 1)));
     const float weight = weights[threadIdx.x];
     p.plan.pair_row[first + rank] = row;
     p.plan.pair_weight[first + rank] = weight;

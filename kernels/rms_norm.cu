@@ -11,7 +11,7 @@ namespace {
 
 using namespace simt;
 
-constexpr int kGroups = 2;
+constexpr unsigned kGroups = 2;
 
 __device__ __forceinline__ float sum_of_squares(const float4 &v) {
     return fmaf(v.x, v.x, v.y * v.y) + fmaf(v.z, v.z, v.w * v.w);
@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(1024) rms_norm_kernel(RmsNormParams p) {
     KIMI_SHARED(float, scratch, 32);
     uint2 weight[kGroups];
 #pragma unroll
-    for (int i = 0; i < kGroups; ++i) {
+    for (unsigned i = 0; i < kGroups; ++i) {
         const std::uint32_t at = 4 * (threadIdx.x + i * blockDim.x);
         if (at < p.width) weight[i] = load_readonly<uint2>(p.weight + at);
     }
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(1024) rms_norm_kernel(RmsNormParams p) {
     float4 v[kGroups] = {};
     float squares = 0;
 #pragma unroll
-    for (int i = 0; i < kGroups; ++i) {
+    for (unsigned i = 0; i < kGroups; ++i) {
         const std::uint32_t at = 4 * (threadIdx.x + i * blockDim.x);
         if (at >= p.width) continue;
         v[i] = load<float4>(x + at);
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(1024) rms_norm_kernel(RmsNormParams p) {
     const float factor = 1.0F / sqrtf(mean + p.eps);
 
 #pragma unroll
-    for (int i = 0; i < kGroups; ++i) {
+    for (unsigned i = 0; i < kGroups; ++i) {
         const std::uint32_t at = 4 * (threadIdx.x + i * blockDim.x);
         if (at >= p.width) continue;
         const float2 a = unpack_bf16(weight[i].x), b = unpack_bf16(weight[i].y);

@@ -140,7 +140,9 @@ __global__ void __launch_bounds__(kThreads, kOutputTiles == 1 ? 2 : 1)
     const int g = lane / 4, t = lane % 4;
     const Place at = place_of<kOutputTiles>(p, warp);
     const std::uint32_t outputs = p.jobs[at.job].outputs;
-    const auto input_of = [&](int step) { return (at.first_step + step * kWarps) * kStep + 8 * t; };
+    const auto input_of = [&](int step, int half) {
+        return static_cast<unsigned>((at.first_step + step * kWarps) * kStep + 32 * half + 8 * t);
+    };
 
     // This lane's pieces of a stage: [16-output tile][32 inputs][row g, g + 8], a warp's side by
     // side.
@@ -153,9 +155,10 @@ __global__ void __launch_bounds__(kThreads, kOutputTiles == 1 ? 2 : 1)
         if (step < at.n_steps) {
             for (int m = 0; m < kOutputTiles; ++m) {
                 for (int upper = 0; upper < 2; ++upper) {
-                    const std::uint32_t o = at.output + kOutputs * m + 8 * upper + g;
+                    const std::uint32_t o =
+                        at.output + static_cast<unsigned>(kOutputs * m + 8 * upper + g);
                     for (int half = 0; half < 2; ++half) {
-                        const std::uint32_t i = input_of(step) + 32 * half;
+                        const std::uint32_t i = input_of(step, half);
                         const bool inside = o < outputs && i < p.inputs;
                         const std::int64_t from = inside ? std::int64_t{o} * p.inputs + i : 0;
                         cp_async<16>(slot(step % kStages, m, half, upper), at.weight + from,
@@ -175,7 +178,7 @@ __global__ void __launch_bounds__(kThreads, kOutputTiles == 1 ? 2 : 1)
     const Global<const bf16> x_batch = p.x + std::int64_t{blockIdx.z} * p.x_batch;
     // Rows beyond n_rows are zero and not read.
     const auto fetch_x = [&](uint4(&x)[kRowTiles], int step, int half) {
-        const std::uint32_t i = input_of(step) + 32 * half;
+        const std::uint32_t i = input_of(step, half);
 #pragma unroll
         for (int n = 0; n < kRowTiles; ++n) {
             const int row = kRows * n + g;
