@@ -9,8 +9,9 @@ namespace {
 
 // Sessions that are offered to one pass.
 constexpr std::size_t kMaxJoined = 1024;
-// The part of a pass that its callers have to come back in time for the next one.
-constexpr int kPatience = 32;
+// The parts of a pass that its callers have to come back in time for the next one, and for one of
+// prompts alone.
+constexpr int kPatience = 32, kPatienceOfPrompts = 2;
 
 }  // namespace
 
@@ -35,16 +36,32 @@ void StepQueue::step(std::span<Session *const> sessions) {
 // One pass.
 void StepQueue::lead(std::unique_lock<std::mutex> &lock) {
     leading_ = true;
-    arrival_.wait_for(lock, patience_, [&] { return callers_.size() >= n_returning_; });
+    await_callers(lock);
     join_callers();
     const bool concurrent = callers_.size() > 1 || callers_.front()->thread != decoding_thread_;
     lock.unlock();
     const auto start = std::chrono::steady_clock::now();
     pass_(joined_, concurrent);
-    patience_ = (std::chrono::steady_clock::now() - start) / kPatience;
+    end_ = std::chrono::steady_clock::now();
+    duration_ = end_ - start;
     lock.lock();
     release_callers();
     leading_ = false;
+}
+
+void StepQueue::await_callers(std::unique_lock<std::mutex> &lock) {
+    if (decoding_ && callers_.front()->thread != decoding_thread_)
+        arrival_.wait_until(lock, end_ + duration_ / kPatienceOfPrompts,
+                            [&] { return anyone_decodes(); });
+    arrival_.wait_until(lock, end_ + duration_ / kPatience,
+                        [&] { return callers_.size() >= n_returning_; });
+}
+
+bool StepQueue::anyone_decodes() const {
+    return std::any_of(callers_.begin(), callers_.end(), [](const Caller *caller) {
+        return std::any_of(caller->sessions.begin(), caller->sessions.end(),
+                           [](const Session *s) { return s->result().phase == KIMI_PHASE_DECODE; });
+    });
 }
 
 void StepQueue::join_callers() {
@@ -55,13 +72,14 @@ void StepQueue::join_callers() {
 
 void StepQueue::release_callers() {
     n_returning_ = 0;
+    decoding_ = false;
     std::erase_if(callers_, [&](Caller *caller) {
         if (!had_their_step(*caller)) return false;
         std::uint32_t next = KIMI_PHASE_FINISHED;
         for (const Session *session : caller->sessions)
             if (session->result().phase != KIMI_PHASE_FINISHED) next = session->result().phase;
         n_returning_ += next != KIMI_PHASE_FINISHED;
-        if (next == KIMI_PHASE_DECODE) decoding_thread_ = caller->thread;
+        if (next == KIMI_PHASE_DECODE) decoding_ = true, decoding_thread_ = caller->thread;
         caller->done = true;
         caller->wake.notify_one();
         return true;

@@ -2,8 +2,10 @@
 //
 // A caller that finds nobody leading leads: it runs passes until its sessions have had their step.
 // Who comes while a pass runs is joined in the next one, which the first to find no leader leads
-// for all. A caller alone never waits. Where a pass served several callers, the next one gives
+// for all. On an idle engine nobody waits. Where a pass served several callers, the next one gives
 // them a small part of its time to come back: without that, they would drift apart and take turns.
+// A pass of prompts alone gives those that decoded half of it: who comes too late waits for all of
+// the next one.
 #pragma once
 
 #include <chrono>
@@ -43,6 +45,8 @@ class StepQueue {
     void lead(std::unique_lock<std::mutex> &lock);
     void join_callers();
     void release_callers();
+    void await_callers(std::unique_lock<std::mutex> &lock);
+    bool anyone_decodes() const;
     bool had_their_step(const Caller &caller) const;
 
     const Pass pass_;
@@ -51,9 +55,12 @@ class StepQueue {
     bool leading_ = false;
     std::vector<Caller *> callers_;  // not done, in order of arrival
     std::vector<Session *> joined_;  // the leader's alone while a pass runs
-    // Callers of the last pass whose replies go on, and how long the next pass waits for them.
+    // The last pass: callers whose replies go on, whether any of them decodes, when it ended and
+    // how long it took.
     std::size_t n_returning_ = 0;
-    std::chrono::steady_clock::duration patience_{};
+    bool decoding_ = false;
+    std::chrono::steady_clock::time_point end_;
+    std::chrono::steady_clock::duration duration_{};
     std::condition_variable arrival_;
     std::thread::id decoding_thread_;  // the last whose sessions decode
 };
