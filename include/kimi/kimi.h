@@ -247,6 +247,9 @@ KIMI_API const char *kimi_version(uint32_t *number) KIMI_NOEXCEPT;
  *   cuda            deployments with backend cuda
  *   constraint      kimi_session_set_constraint, _set_logit_bias and _set_stop_strings
  *   drafter         DFlash drafters and tree verification
+ *   constraint      kimi_session_set_constraint
+ *   logit_bias      kimi_session_set_logit_bias
+ *   stop_strings    kimi_session_set_stop_strings
  *   trace           kimi_engine_save_trace
  *   avx2, avx512    the instructions that cpu computes with; plain x86-64 code where neither is
  * Any thread. */
@@ -333,8 +336,8 @@ KIMI_API kimi_status kimi_session_set_options(kimi_session *session,
  *       within the document, $defs. enum, const, anyOf, oneOf, allOf and $ref stand alone, except
  *       that type may limit the first two. Annotations (title, description, default, format, ...)
  *       are ignored. Properties come in any order, but in the schema's where an object has more
- *       than 32 or is one of several alternatives. At most 64 brackets and quotes are open at once.
- *       {} is any JSON.
+ *       than 32 or is one of several alternatives; those that it does not name may come
+ *       twice. At most 64 brackets and quotes are open at once. {} is any JSON.
  *   KIMI_CONSTRAINT_REGEX  text is an expression that the whole reply matches, in ECMAScript's
  *       syntax without \b, \p, back references and look-around; \d \w \s are ASCII.
  *   KIMI_CONSTRAINT_TOOLS  text is an array of tools as in a chat request. Calls name one of its

@@ -31,11 +31,11 @@ struct ConstraintState {
 };
 
 // JSON is written on one line, with one space or none behind , and :, and no other white space.
-// Properties come in any order, each once; those of objects with more than 32 properties, and of
-// objects that are alternatives of each other at the same place, come in the order of the schema,
-// the additional ones last. Names of properties are written without needless escapes. Numbers and
-// strings are as JSON has them, unless bounds or patterns apply: such strings have no needless
-// escapes either.
+// Properties come in any order, each once, but additional ones may repeat; those of objects with
+// more than 32 properties, and of objects that are alternatives of each other at the same place,
+// come in the order of the schema, the additional ones last. Names of properties are written
+// without needless escapes. Numbers and strings are as JSON has them, unless bounds or patterns
+// apply: such strings have no needless escapes either.
 //
 // Immutable, and so usable from any number of threads.
 class Constraint {

@@ -15,7 +15,7 @@ TEST_CASE("version: text and number are the header's and the project's") {
 }
 
 TEST_CASE("version: features are those of the library and the machine") {
-    for (const char *name : {"constraint", "cpu", "drafter", "trace"})
+    for (const char *name : {"cpu", "drafter", "trace", "constraint", "logit_bias", "stop_strings"})
         CHECK(kimi_has_feature(name) == 1);
     for (const char *name : {"", "CPU", "cpu ", "cp", "tracer", "teleport"})
         CHECK(kimi_has_feature(name) == 0);
