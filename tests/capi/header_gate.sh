@@ -1,5 +1,6 @@
 #!/bin/sh
-# The public header compiles alone, twice in a row, as every C and C++ that embedders use, without a warning.
+# The public header compiles alone, twice in a row, as every C and C++ that embedders use, without a warning,
+# and has the numbers of layout.c.
 # Usage: header_gate.sh INCLUDE_DIR
 set -eu
 include=$1
@@ -15,4 +16,5 @@ for cc in gcc clang; do
     for std in c++11 c++17 c++20; do
         $cc -x c++ -std=$std $warn -I"$include" -fsyntax-only "$dir/once.cpp"
     done
+    $cc -std=c11 $warn -I"$include" -fsyntax-only "$(dirname "$0")/layout.c"
 done
