@@ -19,7 +19,7 @@ fail() {
 }
 
 answers() {
-    "$1" "$source/examples/models/nano-k2/deployment.json" >"$1.out"
+    "./$1" "$source/examples/models/nano-k2/deployment.json" >"$1.out"
     grep -q '^DFlash is a block diffusion drafter\.' "$1.out" || fail "$1 does not answer"
 }
 loads_library() { readelf -d "$1" | grep -q 'NEEDED.*\[libkimi\.so\.0\]'; }
@@ -33,31 +33,30 @@ if nm --extern-only --defined-only "$lib/libkimi.a" | awk 'NF == 3 {print $3}' |
     fail "names in the archive that are not the interface's"
 fi
 
-cc -std=c99 "$source/examples/hello.c" -o "$stage/shared" $(pkg-config --cflags --libs kimi)
-loads_library "$stage/shared" || fail "pkg-config does not give the shared library"
-answers "$stage/shared"
-cc -std=c99 -static "$source/examples/hello.c" -o "$stage/static" $(pkg-config --static --cflags --libs kimi)
-answers "$stage/static"
+cc -std=c99 "$source/examples/hello.c" -o shared $(pkg-config --cflags --libs kimi)
+loads_library shared || fail "pkg-config does not give the shared library"
+answers shared
+cc -std=c99 -static "$source/examples/hello.c" -o static $(pkg-config --static --cflags --libs kimi)
+answers static
 version=$("$root$prefix/bin/kimi-chat" --version)
 [ "$version" = "kimi-chat $(pkg-config --modversion kimi)" ] || fail "pkg-config gives another version"
 
 if command -v cmake >/dev/null; then
-    cmake -S "$source/tests/package" -B "$stage/cmake" -DHELLO="$source/examples/hello.c" \
+    cmake -S "$source/tests/package" -B cmake -DHELLO="$source/examples/hello.c" \
         -Dkimi_DIR="$lib/cmake/kimi" >/dev/null
-    cmake --build "$stage/cmake" >/dev/null
-    loads_library "$stage/cmake/cmake-shared" || fail "kimi::kimi is not the shared library"
-    answers "$stage/cmake/cmake-shared"
-    if loads_library "$stage/cmake/cmake-static"; then fail "kimi::static is the shared library"; fi
-    answers "$stage/cmake/cmake-static"
+    cmake --build cmake >/dev/null
+    loads_library cmake/cmake-shared || fail "kimi::kimi is not the shared library"
+    answers cmake/cmake-shared
+    if loads_library cmake/cmake-static; then fail "kimi::static is the shared library"; fi
+    answers cmake/cmake-static
 else
     echo "CMake is not installed: its package was not tested"
 fi
 
-# A manual page describes the options that --help lists, and no others. --help itself may go unsaid, and
-# lines that name another program do not count.
+# A manual page describes the options that --help lists, and no others. --help itself may go unsaid.
 options() { grep -oE -e '--[a-z][a-z-]*' | grep -v '^--help$' | sort -u; }
 for program in kimi-bench kimi-chat kimi-heatmap kimi-plan kimi-synth; do
-    "$root$prefix/bin/$program" --help | grep -v "$program.*; see\|or kimi-.* --" | options >help
+    "$root$prefix/bin/$program" --help | sed 's/kimi-[a-z]* --[a-z]*//' | options >help
     sed 's/\\-/-/g' "$root$prefix/share/man/man1/$program.1" | grep -E '^\.BI? --' | options >page
     diff help page || fail "--help (<) and manual page (>) of $program differ"
 done

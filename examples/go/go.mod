@@ -1,0 +1,3 @@
+module kimi
+
+go 1.19

@@ -1,0 +1,34 @@
+//! libkimi runs Moonshot's Kimi K2.6 inside your program.
+//!
+//! ```no_run
+//! # fn main() -> kimi::Result<()> {
+//! let engine = kimi::Engine::open("deployment.json")?;
+//! let mut session = engine.session(&kimi::Options::default())?;
+//! session.append_chat(r#"{"messages": [{"role": "user", "content": "What is DFlash?"}]}"#)?;
+//! for piece in session.text() {
+//!     print!("{}", piece?);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The header `kimi/kimi.h` is the manual; the methods here have the names of its functions, and
+//! documentation where they differ from them.
+mod call;
+mod constraint;
+mod engine;
+mod error;
+mod options;
+mod session;
+mod step;
+mod tokenizer;
+mod version;
+
+pub use constraint::{Constraint, LogitBias};
+pub use engine::{Engine, EngineStatistics, Estimate};
+pub use error::{Error, Result, Status};
+pub use options::{Options, AUTO};
+pub use session::{Canceller, Session, SessionStatistics};
+pub use step::{Finish, Phase, Step, Steps};
+pub use tokenizer::Tokenizer;
+pub use version::{has_feature, version};

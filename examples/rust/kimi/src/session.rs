@@ -1,0 +1,165 @@
+use crate::call::{c_path, call, fill, initial, make};
+use crate::{Error, Options, Result, Step, Steps};
+use kimi_sys as sys;
+use std::os::raw::{c_char, c_void};
+use std::path::Path;
+use std::ptr;
+
+pub use kimi_sys::kimi_session_statistics as SessionStatistics;
+
+/// A growing sequence of tokens: prompts that are appended and replies that are generated. It keeps
+/// its engine alive.
+pub struct Session(*mut sys::kimi_session);
+
+// SAFETY: a session may change threads between calls. It is not Sync: the interface refuses two
+// calls at the same time.
+unsafe impl Send for Session {}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // SAFETY: this is our own hold.
+        unsafe { sys::kimi_session_destroy(self.0) }
+    }
+}
+
+/// Cancels a session's reply from another thread.
+pub struct Canceller(*mut sys::kimi_session);
+
+// SAFETY: cancel, retain and destroy are allowed to every thread that has a hold, beside any other
+// call.
+unsafe impl Send for Canceller {}
+unsafe impl Sync for Canceller {}
+
+impl Canceller {
+    /// Ends the reply in progress at its next step. Does nothing when none is in progress.
+    pub fn cancel(&self) {
+        // SAFETY: we have a hold.
+        unsafe { sys::kimi_session_cancel(self.0) }
+    }
+}
+
+impl Clone for Canceller {
+    fn clone(&self) -> Canceller {
+        // SAFETY: we have a hold, from which the clone gets its own.
+        Canceller(unsafe { sys::kimi_session_retain(self.0) })
+    }
+}
+
+impl Drop for Canceller {
+    fn drop(&mut self) {
+        // SAFETY: this is our own hold.
+        unsafe { sys::kimi_session_destroy(self.0) }
+    }
+}
+
+// SAFETY, of all methods: the session lives, and what pointers name outlives the call.
+impl Session {
+    pub(crate) fn make(
+        function: impl FnOnce(*mut *mut sys::kimi_session, *mut sys::kimi_error) -> sys::kimi_status,
+    ) -> Result<Session> {
+        make(ptr::null_mut(), function).map(Session)
+    }
+
+    pub(crate) fn raw(&self) -> *mut sys::kimi_session {
+        self.0
+    }
+
+    /// Changes the options from the next reply on.
+    pub fn set_options(&mut self, options: &Options) -> Result<()> {
+        call(|error| unsafe { sys::kimi_session_set_options(self.0, &options.raw(), error) })
+    }
+
+    /// Appends prompt tokens and starts a new reply.
+    pub fn append(&mut self, tokens: &[i32]) -> Result<()> {
+        call(|error| unsafe {
+            sys::kimi_session_append(self.0, tokens.as_ptr(), tokens.len(), error)
+        })
+    }
+
+    /// Appends a conversation, the whole of it, in JSON: `{"messages": [...], "tools": [...], ...}`.
+    /// The session keeps what it has already processed.
+    pub fn append_chat(&mut self, json: &str) -> Result<()> {
+        let data = json.as_ptr() as *const c_char;
+        call(|error| unsafe { sys::kimi_session_append_chat(self.0, data, json.len(), error) })
+    }
+
+    /// One bounded piece of work: a chunk of the prompt, or one decode step.
+    pub fn step(&mut self) -> Result<Step> {
+        let step = initial(sys::kimi_step_init_sized);
+        let step = make(step, |out, error| unsafe { sys::kimi_decode_step(self.0, out, error) })?;
+        Ok(unsafe { Step::new(&step) })
+    }
+
+    /// One step of each session, computed together; each has its own result, the texts of errors
+    /// are the first one's. All are of one engine. Fails as a whole where nothing was computed.
+    pub fn step_batch(sessions: &mut [&mut Session]) -> Result<Vec<Result<Step>>> {
+        let handles: Vec<_> = sessions.iter().map(|session| session.0).collect();
+        let mut steps: Vec<_> =
+            handles.iter().map(|_| initial(sys::kimi_step_init_sized)).collect();
+        let result = call(|error| unsafe {
+            sys::kimi_decode_batch(handles.as_ptr(), handles.len(), steps.as_mut_ptr(), error)
+        });
+        let message = match result {
+            Err(error) if steps.iter().all(|step| step.status == sys::KIMI_OK) => {
+                return Err(error)
+            }
+            Err(error) => error.message,
+            Ok(()) => String::new(),
+        };
+        let own_result = |step: &sys::kimi_step| match step.status {
+            sys::KIMI_OK => Ok(unsafe { Step::new(step) }),
+            status => Err(Error { status: status.into(), message: message.clone() }),
+        };
+        Ok(steps.iter().map(own_result).collect())
+    }
+
+    /// The steps up to the end of the reply.
+    pub fn steps(&mut self) -> Steps<'_> {
+        Steps { session: self, ended: false }
+    }
+
+    /// The reply's text in the pieces in which it becomes complete.
+    pub fn text(&mut self) -> impl Iterator<Item = Result<String>> + '_ {
+        let not_empty = |text: &Result<String>| text.as_ref().map_or(true, |text| !text.is_empty());
+        self.steps().map(|step| step.map(|step| step.text)).filter(not_empty)
+    }
+
+    pub fn canceller(&self) -> Canceller {
+        Canceller(unsafe { sys::kimi_session_retain(self.0) })
+    }
+
+    /// Tokens of prompts and replies.
+    pub fn length(&self) -> u64 {
+        unsafe { sys::kimi_session_length(self.0) }
+    }
+
+    /// Drops all tokens from `n` on and ends the reply in progress.
+    pub fn truncate(&mut self, n: u64) -> Result<()> {
+        call(|error| unsafe { sys::kimi_session_truncate(self.0, n, error) })
+    }
+
+    /// A new session in the same state, a reply in progress included. `None` keeps the options.
+    pub fn fork(&mut self, options: Option<&Options>) -> Result<Session> {
+        let options = options.map(Options::raw);
+        let options = options.as_ref().map_or(ptr::null(), |options| options as *const _);
+        Session::make(|out, error| unsafe { sys::kimi_session_fork(self.0, options, out, error) })
+    }
+
+    /// Writes the session to a file, which appears complete or not at all.
+    pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        let path = c_path(path.as_ref())?;
+        call(|error| unsafe { sys::kimi_session_save(self.0, path.as_ptr(), error) })
+    }
+
+    /// The same as bytes.
+    pub fn to_bytes(&mut self) -> Result<Vec<u8>> {
+        fill(0, |data: *mut u8, cap, size, error| unsafe {
+            sys::kimi_session_save_buffer(self.0, data as *mut c_void, cap, size, error)
+        })
+    }
+
+    pub fn stats(&mut self) -> Result<SessionStatistics> {
+        let statistics = initial(sys::kimi_session_statistics_init_sized);
+        make(statistics, |out, error| unsafe { sys::kimi_session_stats(self.0, out, error) })
+    }
+}

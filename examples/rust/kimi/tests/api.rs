@@ -1,0 +1,230 @@
+//! The safe interface on the bundled model. KIMI_TEST_DEPLOYMENT names its deployment.
+use kimi::{Constraint, Engine, Error, Finish, LogitBias, Options, Phase, Session, Status};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::PathBuf;
+use std::thread;
+
+const CHAT: &str =
+    r#"{"messages": [{"role": "user", "content": "What is DFlash?"}], "thinking": false}"#;
+const STORY: &str =
+    r#"{"messages": [{"role": "user", "content": "Tell me a story about Mia and a rope."}]}"#;
+
+fn deployment() -> PathBuf {
+    std::env::var_os("KIMI_TEST_DEPLOYMENT").expect("KIMI_TEST_DEPLOYMENT").into()
+}
+
+fn engine() -> Engine {
+    Engine::open(deployment()).unwrap()
+}
+
+fn greedy() -> Options {
+    Options { temperature: 0.0, ..Options::default() }
+}
+
+fn chat(engine: &Engine, options: &Options, json: &str) -> Session {
+    let mut session = engine.session(options).unwrap();
+    session.append_chat(json).unwrap();
+    session
+}
+
+fn rest(session: &mut Session) -> String {
+    session.text().map(Result::unwrap).collect()
+}
+
+#[test]
+fn a_reply_comes_in_pieces_and_a_session_keeps_its_engine() {
+    let mut session = chat(&engine(), &greedy(), CHAT);
+    let pieces: Vec<_> = session.text().map(Result::unwrap).collect();
+    assert!(pieces.len() > 1);
+    assert!(pieces.concat().starts_with("DFlash is a block diffusion drafter."));
+}
+
+#[test]
+fn steps_tell_phase_and_finish() {
+    let engine = engine();
+    let steps: Vec<_> = chat(&engine, &greedy(), CHAT).steps().map(Result::unwrap).collect();
+    let last = steps.last().unwrap();
+    assert_eq!((last.phase, last.finish), (Phase::Finished, Some(Finish::Stop)));
+    assert!(steps[..steps.len() - 1].iter().all(|step| step.finish.is_none()));
+    assert_eq!(last.prompt_done, last.prompt_total);
+    let tokens: Vec<_> = steps.iter().flat_map(|step| step.tokens.clone()).collect();
+    let text: String = steps.iter().map(|step| step.text.as_str()).collect();
+    let all = engine.tokenizer().detokenize(&tokens).unwrap();
+    assert_eq!(String::from_utf8(all).unwrap(), text + "<|im_end|>");
+}
+
+#[test]
+fn errors_have_status_and_text() {
+    let missing = Engine::open("/nowhere/deployment.json").err().unwrap();
+    assert_eq!(missing.status, Status::NotFound);
+    assert!(missing.to_string().contains("/nowhere/deployment.json"));
+    let _: &dyn std::error::Error = &missing;
+
+    let engine = engine();
+    let mut session = engine.session(&greedy()).unwrap();
+    let error = session.append(&[1, 2, 99999]).unwrap_err();
+    assert_eq!(error.status, Status::InvalidArgument);
+    assert!(error.message.contains("99999"));
+    let error = engine.session(&Options { temperature: -1.0, ..greedy() }).err().unwrap();
+    assert!(error.message.contains("temperature"));
+    let nul = Engine::open("a\0b").err().unwrap();
+    assert_eq!(nul.status, Status::InvalidArgument);
+}
+
+#[test]
+fn progress_stops_the_loading_and_passes_panics_on() {
+    let mut calls = 0;
+    let stopped = Engine::open_with_progress(deployment(), |done, total| {
+        assert!(done <= total);
+        calls += 1;
+        false
+    });
+    assert_eq!(stopped.err().unwrap().status, Status::Cancelled);
+    assert_eq!(calls, 1);
+    let panic = catch_unwind(AssertUnwindSafe(|| {
+        Engine::open_with_progress(deployment(), |_, _| std::panic::panic_any("enough"))
+    }));
+    assert_eq!(*panic.err().unwrap().downcast::<&str>().unwrap(), "enough");
+}
+
+#[test]
+fn threads_share_engines_and_hand_sessions_on() {
+    fn shared<T: Send + Sync>(_: &T) {}
+    let engine = engine();
+    let mut session = chat(&engine, &greedy(), CHAT);
+    shared(&engine);
+    shared(&engine.tokenizer());
+    shared(&session.canceller());
+    let first = session.step().unwrap().text;
+    let text = thread::spawn(move || first + &rest(&mut session)).join().unwrap();
+    assert_eq!(text, rest(&mut chat(&engine, &greedy(), CHAT)));
+}
+
+#[test]
+fn another_thread_cancels() {
+    let engine = engine();
+    let options = Options { ignore_stop: true, draft_budget: 0, ..greedy() };
+    let mut session = chat(&engine, &options, STORY);
+    let canceller = session.canceller();
+    let mut steps = 0;
+    for step in session.steps() {
+        let step = step.unwrap();
+        steps += 1;
+        if steps == 3 {
+            let canceller = canceller.clone();
+            thread::spawn(move || canceller.cancel()).join().unwrap();
+        }
+        if steps > 3 {
+            assert_eq!((step.phase, step.finish), (Phase::Finished, Some(Finish::Cancelled)));
+        }
+    }
+    assert_eq!(steps, 4);
+    drop(session);
+    canceller.cancel(); // the hold outlives the session
+}
+
+#[test]
+fn tokens_and_text() {
+    let tokenizer = engine().tokenizer();
+    let tokens = tokenizer.tokenize("Grüße<|im_end|>", true).unwrap();
+    let plain = tokenizer.tokenize("Grüße<|im_end|>", false).unwrap();
+    assert!(tokens.len() < plain.len());
+    assert_eq!(tokenizer.detokenize(&tokens).unwrap(), "Grüße<|im_end|>".as_bytes());
+    assert_eq!(tokenizer.detokenize(&plain).unwrap(), "Grüße<|im_end|>".as_bytes());
+    assert!(tokenizer.tokenize("", false).unwrap().is_empty());
+    let text = tokenizer.render_chat(CHAT).unwrap();
+    assert!(text.contains("<|im_user|>user<|im_middle|>What is DFlash?<|im_end|>"));
+    let own = kimi::Tokenizer::open(deployment().parent().unwrap()).unwrap();
+    assert_eq!(own.tokenize("Grüße<|im_end|>", true).unwrap(), tokens);
+}
+
+#[test]
+fn sessions_are_values() {
+    let engine = engine();
+    let options = Options { seed: 11, ..Options::default() };
+    let whole = rest(&mut chat(&engine, &options, STORY));
+    let mut session = chat(&engine, &options, STORY);
+    let begin: String = session.steps().take(6).map(|step| step.unwrap().text).collect();
+    let length = session.length();
+    let mut copy = session.fork(None).unwrap();
+    let saved = session.to_bytes().unwrap();
+    let file = std::env::temp_dir().join(format!("kimi-rust-{}", std::process::id()));
+    session.save(&file).unwrap();
+    assert_eq!(begin.clone() + &rest(&mut copy), whole);
+    assert_eq!(begin.clone() + &rest(&mut engine.restore_bytes(&saved, false).unwrap()), whole);
+    assert_eq!(begin.clone() + &rest(&mut engine.restore(&file, false).unwrap()), whole);
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(session.length(), length);
+    session.truncate(length - 1).unwrap();
+    assert_eq!(session.length(), length - 1);
+    assert_eq!(session.truncate(length).unwrap_err().status, Status::InvalidArgument);
+    assert!(session.stats().unwrap().steps > 0);
+}
+
+#[test]
+fn a_batch_gives_the_replies_of_its_sessions() {
+    let engine = engine();
+    let (mut a, mut b) = (chat(&engine, &greedy(), CHAT), chat(&engine, &greedy(), STORY));
+    let mut texts = [String::new(), String::new()];
+    loop {
+        let steps = Session::step_batch(&mut [&mut a, &mut b]).unwrap();
+        let steps: Vec<_> = steps.into_iter().map(Result::unwrap).collect();
+        for (text, step) in texts.iter_mut().zip(&steps) {
+            text.push_str(&step.text);
+        }
+        if steps.iter().all(|step| step.phase == Phase::Finished) {
+            break;
+        }
+    }
+    assert_eq!(texts[0], rest(&mut chat(&engine, &greedy(), CHAT)));
+    assert_eq!(texts[1], rest(&mut chat(&engine, &greedy(), STORY)));
+
+    let other = self::engine();
+    let mut c = chat(&other, &greedy(), CHAT);
+    let error: Error = Session::step_batch(&mut [&mut a, &mut c]).unwrap_err();
+    assert_eq!(error.status, Status::InvalidArgument);
+}
+
+#[test]
+fn replies_are_constrained() {
+    let engine = engine();
+    let mut session = engine.session(&greedy()).unwrap();
+    session.set_constraint(Constraint::Regex("(yes|no)!")).unwrap();
+    session.append_chat(CHAT).unwrap();
+    let text = rest(&mut session);
+    assert!(text == "yes!" || text == "no!", "{}", text);
+    let error = session.set_constraint(Constraint::JsonSchema("{")).unwrap_err();
+    assert_eq!(error.status, Status::InvalidArgument);
+
+    session.set_constraint(Constraint::None).unwrap();
+    session.set_stop_strings(&["block diffusion", "never"]).unwrap();
+    session.append_chat(CHAT).unwrap();
+    let steps: Vec<_> = session.steps().map(Result::unwrap).collect();
+    assert_eq!(steps.last().unwrap().finish, Some(Finish::StopString));
+    let text: String = steps.iter().map(|step| step.text.as_str()).collect();
+    assert_eq!(text, "DFlash is a ");
+
+    session.set_stop_strings(&[]).unwrap();
+    let first = engine.tokenizer().tokenize("DFlash", false).unwrap()[0];
+    session.set_logit_bias(&[LogitBias { token: first, bias: -100.0 }]).unwrap();
+    session.append_chat(CHAT).unwrap();
+    assert!(!rest(&mut session).starts_with("DFlash"));
+}
+
+#[test]
+fn what_the_library_tells() {
+    assert_eq!(kimi::version(), env!("CARGO_PKG_VERSION"));
+    assert!(kimi::has_feature("cpu"));
+    assert!(!kimi::has_feature("none of this name"));
+    let estimate = Engine::estimate(deployment(), 0).unwrap();
+    assert!(estimate.devices >= 1 && estimate.kv_token_bytes > 0);
+    let engine = engine();
+    rest(&mut chat(&engine, &greedy(), CHAT));
+    let statistics = engine.stats().unwrap();
+    assert!(statistics.pages >= statistics.pages_free && statistics.passes > 0);
+    engine.defragment().unwrap();
+    let file = std::env::temp_dir().join(format!("kimi-rust-trace-{}", std::process::id()));
+    engine.save_trace(&file).unwrap();
+    assert!(std::fs::read_to_string(&file).unwrap().contains("rank 0"));
+    std::fs::remove_file(&file).unwrap();
+}
