@@ -28,10 +28,14 @@ fn main() {
             std::process::exit(1);
         }),
     };
+    let archive = env::var("KIMI_STATIC").map_or(false, |value| value == "1");
     for folder in folders {
         println!("cargo:rustc-link-search=native={}", folder);
+        if archive {
+            println!("cargo:rerun-if-changed={}/libkimi.a", folder); // it becomes part of the crate
+        }
     }
-    if env::var("KIMI_STATIC").map_or(false, |value| value == "1") {
+    if archive {
         println!("cargo:rustc-link-lib=static=kimi");
         println!("cargo:rustc-link-lib=dylib=stdc++");
     } else {
