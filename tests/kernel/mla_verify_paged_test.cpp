@@ -259,6 +259,32 @@ TEST_CASE(
 }
 #endif
 
+TEST_SUITE("slow") {
+    TEST_CASE("kernel: mla_verify_paged for trees of every width behind a long prefix") {
+        for (std::uint32_t width = 1; width <= 64; ++width) {
+            MlaCase c{.n_heads = 8,
+                      .fp8 = width % 2 == 1,
+                      .sequences = {{tree_rows(500 + 37 * width, width, width)}},
+                      .splits = static_cast<int>(4 + width)};
+            c.place(width % 3 == 0, width);
+            CAPTURE(width);
+            c.check(c.run());
+        }
+    }
+
+    TEST_CASE("kernel: mla_verify_paged of all heads, and of a deployment's splits") {
+        for (const bool fp8 : {false, true}) {
+            MlaCase all{.n_heads = 64, .fp8 = fp8, .sequences = {{tree_rows(900, 9, 1)}}};
+            all.place(false);
+            all.check(all.run());
+            MlaCase deployed{.n_heads = 8, .fp8 = fp8, .sequences = {{tree_rows(14'000, 9, 1)}}};
+            deployed.splits = mla_splits(188, 8, 1);
+            deployed.place(false);
+            deployed.check(deployed.run());
+        }
+    }
+}
+
 TEST_CASE("kernel: mla_verify_paged fits its budget") {
     check_budget("kernels/mla_verify_paged.cu",
                  {"mla_verify_kernelILb0E", 256, mla_shared_bytes(false), 1});

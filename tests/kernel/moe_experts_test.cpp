@@ -116,6 +116,23 @@ TEST_CASE("kernel: moe_experts streams each chosen expert once, at the slices of
                      experts * moe_matrix_bytes(7168, 256));
     }
 }
+
+TEST_SUITE("slow") {
+    TEST_CASE("kernel: moe_experts streams the experts of 9 rows, and whole ones") {
+        MoeCase t{7168, 256, {9, 9, 40, 8}};
+        const Report r = t.run();
+        check_clean(r);
+        t.check();
+        const std::uint64_t experts = t.route.n_groups.download()[0];
+        check_stream(r.counters("moe_gate_up"), "moe_gate_up, 9 rows", "gate_up",
+                     experts * moe_matrix_bytes(512, 7168));
+        check_stream(r.counters("moe_down"), "moe_down, 9 rows", "down",
+                     experts * moe_matrix_bytes(7168, 256));
+        MoeCase whole{7168, 2048, {2, 2, 3, 2}};
+        check_clean(whole.run());
+        whole.check();
+    }
+}
 #endif
 
 TEST_CASE("kernel: moe_experts fits its budget") {

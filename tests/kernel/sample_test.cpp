@@ -131,7 +131,10 @@ struct TopK {
         for (std::size_t row = 0; row < n; ++row) {
             std::vector<std::int32_t> tokens(k);
             std::vector<double> logs(k);
-            top_k_log_softmax({logits.data() + row * vocab, vocab}, k, tokens.data(), logs.data());
+            kimi::TopK found;
+            find_top_k({logits.data() + row * vocab, vocab}, 0, k, found);
+            const kimi::TopK *rank = &found;
+            merge_top_k({&rank, 1}, k, tokens.data(), logs.data());
             for (std::size_t i = 0; i < k; ++i) {
                 CHECK(got[row * k + i] == tokens[i]);
                 if (std::isnan(logs[i])) {

@@ -228,6 +228,14 @@ TEST_CASE("kernel: skinny_gemm streams each weight once, at the shapes of a rank
     check_cost("shared down, 64 rows", {64, 64, 256, {{1024}}});
     check_cost("the head of nano-k2, 5 rows", {5, 5, 256, {{4096}}});
 }
+
+TEST_SUITE("slow") {
+    TEST_CASE("kernel: skinny_gemm streams the head and the dense layer of a rank of 8") {
+        check_cost("head, 1 row", {1, 1, 7168, {{20'480}}});
+        check_cost("head, 9 rows", {9, 9, 7168, {{20'480}}});
+        check_cost("dense gate and up, 64 rows", {64, 64, 7168, {{2304}, {2304}}});
+    }
+}
 #endif
 
 TEST_CASE("kernel: skinny_gemm fits its budget") {
