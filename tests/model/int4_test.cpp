@@ -109,10 +109,11 @@ struct TestDevice {
     std::unique_ptr<Device> device;
     Buffer in, out, logits;
 
-    explicit TestDevice(CpuIsa isa) : device(make_cpu_device(isa, 2)) {
+    explicit TestDevice(CpuIsa isa, std::uint32_t hidden) : device(make_cpu_device(isa, 2)) {
         DeviceLimits limits;
         limits.rows = kMaxTokens;
-        limits.width = limits.hidden = 7168;
+        limits.width = 7168;
+        limits.hidden = hidden;
         limits.top_k = 2, limits.n_experts = 3, limits.expert_width = 256;
         limits.context = 64;
         limits.mla = {1, 16, 16, 16, 32, 1};
@@ -181,13 +182,13 @@ std::vector<float> naive_experts(const std::vector<Mlp> &mlps, const std::vector
     return narrow(y);
 }
 
-// f(device) for every instruction set of this machine.
+// f(device) for every instruction set of this machine; the device's experts have `hidden` inputs.
 template <typename F>
-void each_isa(F &&f) {
+void each_isa(F &&f, std::uint32_t hidden = 7168) {
     for (const CpuIsa isa : {CpuIsa::scalar, CpuIsa::avx2, CpuIsa::avx512}) {
         if (!is_supported(isa)) continue;
         CAPTURE(static_cast<int>(isa));
-        f(TestDevice(isa));
+        f(TestDevice(isa, hidden));
     }
 }
 
@@ -274,39 +275,42 @@ TEST_CASE("experts: int4 and bf16 experts side by side, on one rank and shared b
         Rows expected;
         for (std::uint32_t t = 0; t < kMaxTokens; ++t)
             expected.push_back(naive_experts(mlps, logits[t], bias, widen(x[t])));
-        each_isa([&](const TestDevice &device) {
-            std::vector<Expert> experts;
-            for (const Mlp &mlp : mlps)
-                experts.push_back({mlp.gate.matrix(), mlp.up.matrix(), mlp.down.matrix()});
-            // Two ranks: one has the first expert, the other the last, both the second.
-            std::vector<Expert> shards[2] = {experts, experts};
-            shards[0][2].n_copies = shards[1][0].n_copies = 0;
-            shards[0][1].n_copies = shards[1][1].n_copies = 2;
-            shards[1][1].copy = 1;
-            for (std::uint32_t n = 1; n <= kMaxTokens; n += 4) {
-                std::vector<std::uint32_t> position(n);
-                for (std::uint32_t i = 0; i < n; ++i) position[i] = 5 + 3 * i;
-                const auto run = [&](const std::vector<Expert> &held) {
-                    device.put(x, device.in);
-                    device.put(logits, device.logits);
-                    device.device->experts({3, 2, true, kRoutedScale}, device.logits, bias, held,
-                                           position, device.in, device.out);
-                    return device.get(n, hidden);
-                };
-                const auto check = [&](const Rows &y) {
-                    for (std::uint32_t t = 0; t < n; ++t) {
-                        float largest = 0;
-                        for (const float v : expected[t]) largest = std::max(largest, std::fabs(v));
-                        test::check_close(y[t], expected[t], 2e-6 * largest);
-                    }
-                };
-                check(run(experts));
-                Rows sum = run(shards[0]);
-                const Rows other = run(shards[1]);
-                for (std::uint32_t t = 0; t < n; ++t)
-                    for (std::uint32_t i = 0; i < hidden; ++i) sum[t][i] += other[t][i];
-                check(sum);
-            }
-        });
+        each_isa(
+            [&](const TestDevice &device) {
+                std::vector<Expert> experts;
+                for (const Mlp &mlp : mlps)
+                    experts.push_back({mlp.gate.matrix(), mlp.up.matrix(), mlp.down.matrix()});
+                // Two ranks: one has the first expert, the other the last, both the second.
+                std::vector<Expert> shards[2] = {experts, experts};
+                shards[0][2].n_copies = shards[1][0].n_copies = 0;
+                shards[0][1].n_copies = shards[1][1].n_copies = 2;
+                shards[1][1].copy = 1;
+                for (std::uint32_t n = 1; n <= kMaxTokens; n += 4) {
+                    std::vector<std::uint32_t> position(n);
+                    for (std::uint32_t i = 0; i < n; ++i) position[i] = 5 + 3 * i;
+                    const auto run = [&](const std::vector<Expert> &held) {
+                        device.put(x, device.in);
+                        device.put(logits, device.logits);
+                        device.device->experts({3, 2, true, kRoutedScale}, device.logits, bias,
+                                               held, position, device.in, device.out);
+                        return device.get(n, hidden);
+                    };
+                    const auto check = [&](const Rows &y) {
+                        for (std::uint32_t t = 0; t < n; ++t) {
+                            float largest = 0;
+                            for (const float v : expected[t])
+                                largest = std::max(largest, std::fabs(v));
+                            test::check_close(y[t], expected[t], 2e-6 * largest);
+                        }
+                    };
+                    check(run(experts));
+                    Rows sum = run(shards[0]);
+                    const Rows other = run(shards[1]);
+                    for (std::uint32_t t = 0; t < n; ++t)
+                        for (std::uint32_t i = 0; i < hidden; ++i) sum[t][i] += other[t][i];
+                    check(sum);
+                }
+            },
+            hidden);
     }
 }
