@@ -77,13 +77,13 @@ std::uint32_t FragmentBuilder::add_state() {
 
 Fragment FragmentBuilder::finish(std::uint32_t accepting) const {
     std::vector<Fragment::State> states;
-    std::vector<std::uint32_t> todo{0}, number(states_.size(), UINT32_MAX), closure;
+    std::vector<std::uint32_t> pending{0}, number(states_.size(), UINT32_MAX), closure;
     std::vector<std::size_t> seen(states_.size(), SIZE_MAX);  // in the closure of which state
     number[0] = 0;
-    for (std::size_t i = 0; i < todo.size(); ++i) {
+    for (std::size_t i = 0; i < pending.size(); ++i) {
         Fragment::State &state = states.emplace_back();
-        closure = {todo[i]};
-        seen[todo[i]] = i;
+        closure = {pending[i]};
+        seen[pending[i]] = i;
         for (std::size_t k = 0; k < closure.size(); ++k) {
             const std::uint32_t from = closure[k];
             meter_->step(1 + moves_[from].size() + states_[from].edges.size());
@@ -94,8 +94,8 @@ Fragment FragmentBuilder::finish(std::uint32_t accepting) const {
             }
             for (Fragment::Edge edge : states_[from].edges) {
                 if (number[edge.to] == UINT32_MAX) {
-                    number[edge.to] = static_cast<std::uint32_t>(todo.size());
-                    todo.push_back(edge.to);
+                    number[edge.to] = static_cast<std::uint32_t>(pending.size());
+                    pending.push_back(edge.to);
                 }
                 edge.to = number[edge.to];
                 state.edges.push_back(edge);

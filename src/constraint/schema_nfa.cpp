@@ -98,16 +98,16 @@ class Builder {
   private:
     // What a frame may hold.
     enum class Body : std::uint8_t { string, array, object, ordered_object };
-    struct Todo {
+    struct Pending {
         Body body;
         std::uint32_t index, start;
     };
 
     PushdownNfa build_bodies() {
-        while (!todo_.empty()) {
-            const Todo todo = todo_.back();
-            todo_.pop_back();
-            build_body(todo);
+        while (!pending_.empty()) {
+            const Pending pending = pending_.back();
+            pending_.pop_back();
+            build_body(pending);
         }
         return std::move(nfa_);
     }
@@ -211,23 +211,23 @@ class Builder {
             const bool outer = std::exchange(in_set_, body == Body::object);
             at->second = add_state();
             in_set_ = outer;
-            todo_.push_back({body, index, at->second});
+            pending_.push_back({body, index, at->second});
         }
         return at->second;
     }
-    void build_body(const Todo &todo) {
-        switch (todo.body) {
+    void build_body(const Pending &pending) {
+        switch (pending.body) {
             case Body::string:
-                return build_string(graph_.strings[todo.index], todo.start);
+                return build_string(graph_.strings[pending.index], pending.start);
             case Body::array:
-                return build_array(graph_.arrays[todo.index], todo.start);
+                return build_array(graph_.arrays[pending.index], pending.start);
             case Body::object:
                 in_set_ = true;
-                build_object(graph_.objects[todo.index], todo.start);
+                build_object(graph_.objects[pending.index], pending.start);
                 in_set_ = false;
                 return;
             case Body::ordered_object:
-                return build_ordered_object(graph_.objects[todo.index], todo.start);
+                return build_ordered_object(graph_.objects[pending.index], pending.start);
         }
     }
 
@@ -433,7 +433,7 @@ class Builder {
     std::uint32_t start_ = 0, end_ = 0;
     std::map<RegisterRule, std::uint32_t> rules_{{RegisterRule{}, 0}};
     std::map<std::pair<Body, std::uint32_t>, std::uint32_t> starts_;
-    std::vector<Todo> todo_;
+    std::vector<Pending> pending_;
     bool in_set_ = false;
 };
 
