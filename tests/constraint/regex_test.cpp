@@ -63,7 +63,8 @@ void check_chars(std::string_view pattern, Spelling spelling, bool (*expected)(c
 TEST_CASE("regex: random expressions match what std::regex matches") {
     test::Random random(1);
     std::size_t n_matches = 0, n_refused = 0;
-    for (int round = 0; round < (test::kInstrumented ? 100 : 600); ++round) {
+    const int rounds = test::kInstrumented ? 100 : 600;
+    for (int round = 0; round < rounds; ++round) {
         const std::string pattern = random_pattern(random, 2);
         CAPTURE(pattern);
         // The other executor of libstdc++ takes exponential time.
@@ -87,7 +88,7 @@ TEST_CASE("regex: random expressions match what std::regex matches") {
             CHECK(got == matches);
         }
     }
-    CHECK(n_matches > 3000);
+    CHECK(n_matches > 5 * static_cast<std::size_t>(rounds));
 }
 
 TEST_CASE("regex: classes hold the characters they name, in UTF-8") {
