@@ -1,5 +1,6 @@
 #include "engine/session_file.h"
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -147,7 +148,8 @@ SessionState read_state(const Header &h, Reader &reader, Engine &engine) {
     state.finish_reason = h.finish_reason;
     const auto tokens = reader.checked(h.n_tokens * sizeof(std::int32_t), "tokens");
     state.tokens.resize(h.n_tokens);
-    std::memcpy(state.tokens.data(), tokens.data(), tokens.size());
+    std::copy(tokens.begin(), tokens.end(),
+              std::as_writable_bytes(std::span(state.tokens)).begin());
     return state;
 }
 
