@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "backend/cpu/cpu_device.h"
-#include "base/thread_pool.h"
+#include "engine/runner.h"
 #include "kv/page_pool.h"
 #include "model/config.h"
 #include "model/dims.h"
@@ -19,14 +19,6 @@ constexpr std::uint32_t kGpuMultiprocessors = 188;
 std::uint64_t host_memory() {
     return static_cast<std::uint64_t>(std::max(0L, sysconf(_SC_PHYS_PAGES))) *
            static_cast<std::uint64_t>(std::max(0L, sysconf(_SC_PAGESIZE)));
-}
-
-// Partial results of attention; ranks share the threads.
-std::uint64_t cpu_split_workspace(const Deployment &deployment, const TargetDims &target,
-                                  std::uint32_t context) {
-    const unsigned threads = deployment.threads > 0 ? deployment.threads : available_cores();
-    return cpu_split_bytes(target.n_heads, target.kv_rank, context,
-                           std::max(1U, threads / deployment.ranks));
 }
 
 }  // namespace
@@ -45,7 +37,9 @@ Estimate estimate(const Deployment &deployment, std::uint64_t memory_bytes) {
     machine.memory_bytes =
         cpu && memory_bytes == 0 ? host_memory() / placement.ranks : memory_bytes;
     const std::uint64_t split_bytes =
-        cpu ? cpu_split_workspace(deployment, dims.target, context) : 0;
+        cpu ? cpu_split_bytes(dims.target.n_heads, dims.target.kv_rank, context,
+                              threads_per_rank(deployment))
+            : 0;
     machine.reserved_bytes = split_bytes;
 
     // Memory does not depend on what is routed where.

@@ -15,12 +15,6 @@ namespace {
 // Even with a small prefill chunk a draft tree or a batch of sessions fits one pass.
 constexpr std::uint32_t kMinRows = 64;
 
-// The ranks share the cores; each has one thread at least.
-unsigned threads_per_rank(const Deployment &deployment) {
-    const unsigned threads = deployment.threads > 0 ? deployment.threads : available_cores();
-    return std::max(1U, threads / deployment.ranks);
-}
-
 std::uint32_t context_limit(const Deployment &deployment, const ModelConfig &config) {
     if (deployment.context_limit == 0) return config.max_position;
     if (deployment.context_limit > config.max_position)
@@ -57,6 +51,11 @@ ModelPlacement place(const Deployment &deployment, const Model &model) {
 }
 
 }  // namespace
+
+unsigned threads_per_rank(const Deployment &deployment) {
+    const unsigned threads = deployment.threads > 0 ? deployment.threads : available_cores();
+    return std::max(1U, threads / deployment.ranks);
+}
 
 Runner::Runner(const Deployment &deployment, const Progress &progress)
     : model_(std::make_shared<Model>()) {

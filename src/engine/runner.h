@@ -24,6 +24,9 @@
 
 namespace kimi {
 
+// The ranks of a CPU share the deployment's threads; each has one at least.
+unsigned threads_per_rank(const Deployment &deployment);
+
 // What one rank has.
 struct Rank {
     TargetWeights weights;

@@ -10,6 +10,7 @@
 #include "check.h"
 #include "constraint/constraint.h"
 #include "text/tokenizer.h"
+#include "utf8.h"
 
 namespace kimi::test {
 
@@ -58,16 +59,6 @@ double seconds_of(F &&f) {
     const std::clock_t start = std::clock();
     f();
     return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-}
-
-inline std::string utf8(char32_t c) {
-    const auto byte = [](char32_t b) { return static_cast<char>(b); };
-    if (c < 0x80) return {byte(c)};
-    if (c < 0x800) return {byte(0xC0 | c >> 6), byte(0x80 | (c & 0x3F))};
-    if (c < 0x10000)
-        return {byte(0xE0 | c >> 12), byte(0x80 | (c >> 6 & 0x3F)), byte(0x80 | (c & 0x3F))};
-    return {byte(0xF0 | c >> 18), byte(0x80 | (c >> 12 & 0x3F)), byte(0x80 | (c >> 6 & 0x3F)),
-            byte(0x80 | (c & 0x3F))};
 }
 
 }  // namespace kimi::test

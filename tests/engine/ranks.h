@@ -52,21 +52,7 @@ struct RankedSequence {
 
     // Runs the rows in one pass and returns the logits of the last `n_logits` rows.
     std::vector<std::vector<float>> run(const Harness::Rows &rows, std::uint32_t n_logits = 1) {
-        const auto n = static_cast<std::uint32_t>(rows.token.size());
-        std::vector<std::uint32_t> logit_rows(n_logits);
-        std::iota(logit_rows.begin(), logit_rows.end(), n - n_logits);
-        const PlanSequence sequence{0, n, pages};
-        runner.forward({rows.token,
-                        rows.position,
-                        rows.slot,
-                        rows.base,
-                        rows.word,
-                        {&sequence, 1},
-                        logit_rows});
-        std::vector<std::vector<float>> out;
-        for (std::uint32_t i = 0; i < n_logits; ++i)
-            out.emplace_back(runner.logits(i).begin(), runner.logits(i).end());
-        return out;
+        return Harness::run_on(runner, rows, pages, n_logits);
     }
     // Logits after the last of the tokens, from an empty sequence.
     std::vector<float> prompt(std::span<const std::int32_t> tokens) {

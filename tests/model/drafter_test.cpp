@@ -7,29 +7,14 @@ using namespace kimi;
 using test::Goldens;
 using test::Harness;
 
-namespace {
-
-std::vector<float> draft(Harness &harness, std::int32_t root, std::uint32_t position) {
-    const DraftRequest request{root, harness.context(position)};
-    harness.drafter->draft({&request, 1}, 1);
-    std::vector<float> out;
-    for (std::uint32_t j = 1; j < harness.drafter->block_size(); ++j) {
-        const std::span<const float> row = harness.drafter->logits(0, j);
-        out.insert(out.end(), row.begin(), row.end());
-    }
-    return out;
-}
-
-}  // namespace
-
 TEST_CASE("drafter: the chunks in which its context was written do not matter") {
     const Goldens goldens;
     std::vector<std::int32_t> ids = test::ints(*goldens.prompts()[5].find("ids"));
     Harness harness;
     harness.prompt_with_context(ids);
-    const auto whole = draft(harness, 300, static_cast<std::uint32_t>(ids.size()));
+    const auto whole = harness.draft(300, static_cast<std::uint32_t>(ids.size()));
     harness.prompt_with_context(ids, 7);
-    CHECK(draft(harness, 300, static_cast<std::uint32_t>(ids.size())) == whole);
+    CHECK(harness.draft(300, static_cast<std::uint32_t>(ids.size())) == whole);
 }
 
 TEST_CASE("drafter: context that was never written is not read") {

@@ -73,22 +73,41 @@ struct Harness {
         }
     };
 
-    // Runs the rows in one pass and returns the logits of the last `n_logits` rows.
-    std::vector<std::vector<float>> run(const Rows &rows, std::uint32_t n_logits = 1) {
+    // Runs the rows in one pass over a target or a runner and returns the logits of the last
+    // `n_logits` rows.
+    template <typename Model>
+    static std::vector<std::vector<float>> run_on(Model &model, const Rows &rows,
+                                                  std::span<const std::uint32_t> pages,
+                                                  std::uint32_t n_logits) {
         const auto n = static_cast<std::uint32_t>(rows.token.size());
         std::vector<std::uint32_t> logit_rows(n_logits);
         std::iota(logit_rows.begin(), logit_rows.end(), n - n_logits);
         const PlanSequence sequence{0, n, pages};
-        target->forward({rows.token,
-                         rows.position,
-                         rows.slot,
-                         rows.base,
-                         rows.word,
-                         {&sequence, 1},
-                         logit_rows});
+        model.forward({rows.token,
+                       rows.position,
+                       rows.slot,
+                       rows.base,
+                       rows.word,
+                       {&sequence, 1},
+                       logit_rows});
         std::vector<std::vector<float>> out;
         for (std::uint32_t i = 0; i < n_logits; ++i)
-            out.emplace_back(target->logits(i).begin(), target->logits(i).end());
+            out.emplace_back(model.logits(i).begin(), model.logits(i).end());
+        return out;
+    }
+    std::vector<std::vector<float>> run(const Rows &rows, std::uint32_t n_logits = 1) {
+        return run_on(*target, rows, pages, n_logits);
+    }
+
+    // The drafter's logits at all offsets behind a root.
+    std::vector<float> draft(std::int32_t root, std::uint32_t position) {
+        const DraftRequest request{root, context(position)};
+        drafter->draft({&request, 1}, 1);
+        std::vector<float> out;
+        for (std::uint32_t j = 1; j < drafter->block_size(); ++j) {
+            const std::span<const float> row = drafter->logits(0, j);
+            out.insert(out.end(), row.begin(), row.end());
+        }
         return out;
     }
 

@@ -12,17 +12,6 @@ namespace {
 
 constexpr const char *kLongPrompt = "random-5000";
 
-std::vector<float> draft(Harness &harness, std::int32_t root, std::uint32_t position) {
-    const DraftRequest request{root, harness.context(position)};
-    harness.drafter->draft({&request, 1}, 1);
-    std::vector<float> out;
-    for (std::uint32_t j = 1; j < harness.drafter->block_size(); ++j) {
-        const std::span<const float> row = harness.drafter->logits(0, j);
-        out.insert(out.end(), row.begin(), row.end());
-    }
-    return out;
-}
-
 std::size_t best(std::span<const float> logits) {
     return static_cast<std::size_t>(std::max_element(logits.begin(), logits.end()) -
                                     logits.begin());
@@ -52,7 +41,7 @@ void check_prompt(Harness &harness, KvType kv, const Goldens &goldens, const Jso
     const auto n = static_cast<std::uint32_t>(context.size());
     harness.prompt_with_context(context);
     if (n > 0 && kv != KvType::fp8)  // without context there is no golden
-        test::check_close(draft(harness, ids.back(), n), goldens.tensor(name + ".draft_logits"),
+        test::check_close(harness.draft(ids.back(), n), goldens.tensor(name + ".draft_logits"),
                           Goldens::tolerance(prompt, kv, "draft_logits"));
     const auto logits = harness.run(Harness::Rows::prompt({&ids.back(), 1}, n))[0];
     const std::vector<float> expected = goldens.tensor(name + ".last_logits");
