@@ -7,6 +7,9 @@
 // Where a model is spread over ranks, each has a device with its shards of weights and KV, and all
 // make the same calls; those that combine what the ranks have say so. A failure on one rank ends
 // such a call on the others with KIMI_DEVICE_LOST.
+//
+// What changes from pass to pass - tokens, positions, places in the KV - is given to begin(); the
+// operations behind it are about those rows and differ between passes in nothing else.
 #pragma once
 
 #include <algorithm>
@@ -149,6 +152,17 @@ struct DraftSequence {
     std::uint32_t full_begin = 0, ring_begin = 0;
 };
 
+// A pass of the drafter: blocks, or committed tokens whose context is written.
+struct DraftPlan {
+    std::span<const std::int32_t> token;      // [rows] of blocks; none for context
+    std::span<const std::uint32_t> position;  // [rows]
+    std::span<const DraftSequence> sequences;
+    std::span<const std::uint32_t> picked;  // rows that gather() takes
+};
+
+// Rows that an operation is for: those of the pass, or those that gather() took.
+enum class Rows : std::uint8_t { all, picked };
+
 // What the operations will be called with at most.
 struct DeviceLimits {
     std::uint32_t rows = 0;   // of one pass
@@ -170,61 +184,60 @@ class Device : public KvMemory {
     // Reserves the KV cache and the workspaces of all operations within these limits.
     virtual void reserve(const DeviceLimits &limits) = 0;
 
-    // Sums x over the ranks, in their order, for all of them: `width` columns, multiples of 16.
-    virtual void all_reduce(Buffer x, std::uint32_t width, std::uint32_t n_rows) = 0;
+    // The pass that follows; what the plan refers to stays until the next one. gather() takes the
+    // rows plan.logit_row or plan.picked.
+    virtual void begin(const StepPlan &plan) = 0;
+    virtual void begin(const DraftPlan &plan) = 0;
 
     // x[i] = row token[i] of a table over all ranks, each of which has table.rows rows of it.
-    virtual void embed(std::span<const std::int32_t> tokens, const Matrix &table, Buffer x) = 0;
+    virtual void embed(const Matrix &table, Buffer x) = 0;
     // y = x / sqrt(mean(x^2) + eps) * w over w.n columns; y may be x.
-    virtual void rms_norm(Buffer x, const Vector &w, float eps, std::uint32_t n_rows, Buffer y) = 0;
-    virtual void linear(std::span<const LinearJob> jobs, std::uint32_t n_rows) = 0;
+    virtual void rms_norm(Buffer x, const Vector &w, float eps, Rows rows, Buffer y) = 0;
+    // x += the sum of y over the ranks, in their order, over `width` columns, a multiple of 16;
+    // then a = norm(x) as in rms_norm, unless w has no elements. y is used up.
+    virtual void add_norm(Buffer x, Buffer y, std::uint32_t width, const Vector &w, float eps,
+                          Buffer a) = 0;
+    virtual void linear(std::span<const LinearJob> jobs, Rows rows) = 0;
     // gate = silu(gate) * up over `width` columns
-    virtual void swiglu(Buffer gate, Buffer up, std::uint32_t width, std::uint32_t n_rows) = 0;
-    // x += y over `width` columns
-    virtual void add(Buffer x, Buffer y, std::uint32_t width, std::uint32_t n_rows) = 0;
+    virtual void swiglu(Buffer gate, Buffer up, std::uint32_t width) = 0;
 
     // table[i] = cos then sin, times amplitude, of position[i] * inv_freq[j]: the angle is rounded
     // to fp32, then evaluated accurately (it reaches 262143 rad).
-    virtual void rope(std::span<const std::uint32_t> positions, std::span<const float> inv_freq,
-                      float amplitude, Buffer table) = 0;
+    virtual void rope(std::span<const float> inv_freq, float amplitude, Buffer table) = 0;
     // Normalises and rotates the new latents, which are the same on all ranks, and writes them to
     // their slots: kv [rows, kv_rank + rope].
     virtual void mla_write(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w,
-                           const StepPlan &plan, Buffer kv, Buffer rope) = 0;
+                           Buffer kv, Buffer rope) = 0;
     // Absorbed attention over the pages: q [rows, heads * (nope + rope)] -> out [rows, heads * v].
     // Where the KV is in shards, ranks attend with all heads to what they hold, and partial results
     // are merged by log-sum-exp in the order of the ranks. Reads tree rows as the last mla_write
-    // of the same layer and plan got them.
+    // of the same layer and pass got them.
     virtual void mla_attend(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w,
-                            const StepPlan &plan, Buffer q, Buffer rope, Buffer out) = 0;
+                            Buffer q, Buffer rope, Buffer out) = 0;
 
-    // y [rows, hidden] = sum over the chosen experts that this rank has of weight * expert(x).
-    // logits [rows, n_experts], position [rows] of the plan.
+    // y [rows, hidden] += sum over the chosen experts that this rank has of weight * expert(x).
+    // logits [rows, n_experts].
     virtual void experts(const RouterShape &shape, Buffer logits, const float *bias,
-                         std::span<const Expert> experts, std::span<const std::uint32_t> position,
-                         Buffer x, Buffer y) = 0;
+                         std::span<const Expert> experts, Buffer x, Buffer y) = 0;
 
     // Writes the drafter's context: k and v [rows, kv_heads * head_dim] of committed tokens. Keys
     // are normalised and rotated (half-split) first.
-    virtual void draft_write(DraftLayerRef layer, const DraftNorms &norms,
-                             std::span<const DraftSequence> sequences, Buffer k, Buffer v,
+    virtual void draft_write(DraftLayerRef layer, const DraftNorms &norms, Buffer k, Buffer v,
                              Buffer rope) = 0;
     // Attention of blocks: the rows of a sequence see each other both ways and the written context
     // before them, in sliding layers within the window. q [rows, heads * head_dim] and k are
     // normalised and rotated in place first.
-    virtual void draft_attend(DraftLayerRef layer, const DraftNorms &norms,
-                              std::span<const DraftSequence> sequences, Buffer q, Buffer k,
+    virtual void draft_attend(DraftLayerRef layer, const DraftNorms &norms, Buffer q, Buffer k,
                               Buffer v, Buffer rope, Buffer out) = 0;
-    // The k best tokens of each row by logit, lower id first on ties, and their log-softmax, [rows,
-    // k], on all ranks. Rank r has the logits of the tokens [r * vocab, (r + 1) * vocab).
-    virtual void top_k(Buffer logits, std::uint32_t vocab, std::uint32_t n_rows, std::uint32_t k,
-                       std::int32_t *tokens, double *log_probability) = 0;
+    // The k best tokens of each picked row by logit, lower id first on ties, and their log-softmax,
+    // [rows, k], on all ranks. Rank r has the logits of the tokens [r * vocab, (r + 1) * vocab).
+    virtual void top_k(Buffer logits, std::uint32_t vocab, std::uint32_t k, std::int32_t *tokens,
+                       double *log_probability) = 0;
 
     // dst[i] = src[i] over `width` columns
-    virtual void copy(Buffer src, std::uint32_t width, std::uint32_t n_rows, Buffer dst) = 0;
-    // dst[i] = src[rows[i]] over `width` columns
-    virtual void gather(Buffer src, std::span<const std::uint32_t> rows, std::uint32_t width,
-                        Buffer dst) = 0;
+    virtual void copy(Buffer src, std::uint32_t width, Buffer dst) = 0;
+    // dst[i] = src[picked[i]] over `width` columns
+    virtual void gather(Buffer src, std::uint32_t width, Buffer dst) = 0;
     // The target's KV of one slot in all layers, where the device holds it: token_bytes() each.
     virtual void read_slot(std::uint32_t page, std::uint32_t offset, std::byte *out) = 0;
     virtual void write_slot(std::uint32_t page, std::uint32_t offset, const std::byte *in) = 0;

@@ -81,14 +81,15 @@ void Drafter::extend(std::span<const DraftExtension> extensions) {
     }
     const auto n = static_cast<std::uint32_t>(rows_.size());
     KIMI_CHECK(n <= max_rows_);
-    d_.gather(target_.taps(), rows_, w_.fc.cols, features_);
-    d_.linear({{{&w_.fc, features_, context_, c_.hidden}}}, n);
-    d_.rms_norm(context_, w_.hidden_norm, c_.rms_eps, n, context_);
-    d_.rope(positions_, inv_freq_, rope_amplitude_, rope_);
+    d_.begin(DraftPlan{{}, positions_, sequences_, rows_});
+    d_.gather(target_.taps(), w_.fc.cols, features_);
+    d_.linear({{{&w_.fc, features_, context_, c_.hidden}}}, Rows::all);
+    d_.rms_norm(context_, w_.hidden_norm, c_.rms_eps, Rows::all, context_);
+    d_.rope(inv_freq_, rope_amplitude_, rope_);
     for (std::uint32_t i = 0; i < c_.n_layers(); ++i) {
         const DrafterLayer &l = w_.layers[i];
-        d_.linear({{{&l.k, context_, k_}, {&l.v, context_, v_}}}, n);
-        d_.draft_write(layer_ref(i), l.norms, sequences_, k_, v_, rope_);
+        d_.linear({{{&l.k, context_, k_}, {&l.v, context_, v_}}}, Rows::all);
+        d_.draft_write(layer_ref(i), l.norms, k_, v_, rope_);
     }
 }
 
@@ -108,35 +109,37 @@ void Drafter::draft(std::span<const DraftRequest> requests, std::uint32_t k) {
     }
     const auto n = static_cast<std::uint32_t>(tokens_.size());
     KIMI_CHECK(n <= max_rows_);
-    d_.embed(tokens_, target_.weights().embedding, x_);
-    d_.rope(positions_, inv_freq_, rope_amplitude_, rope_);
-    for (std::uint32_t i = 0; i < c_.n_layers(); ++i) layer(i, n);
     // The root's own row predicts nothing.
     rows_.clear();
     for (std::uint32_t r = 0; r < n; ++r)
         if (r % c_.block_size != 0) rows_.push_back(r);
-    const auto n_logits = static_cast<std::uint32_t>(rows_.size());
-    d_.gather(x_, rows_, c_.hidden, a_);
-    d_.rms_norm(a_, w_.norm, c_.rms_eps, n_logits, a_);
-    d_.linear({{{&target_.weights().head, a_, logits_}}}, n_logits);
-    d_.top_k(logits_, target_.weights().head.rows, n_logits, k, top_tokens_.data(),
+    d_.begin(DraftPlan{tokens_, positions_, sequences_, rows_});
+    d_.embed(target_.weights().embedding, x_);
+    d_.rope(inv_freq_, rope_amplitude_, rope_);
+    d_.rms_norm(x_, w_.layers[0].input_norm, c_.rms_eps, Rows::all, a_);
+    for (std::uint32_t i = 0; i < c_.n_layers(); ++i) layer(i);
+    d_.gather(x_, c_.hidden, a_);
+    d_.rms_norm(a_, w_.norm, c_.rms_eps, Rows::picked, a_);
+    d_.linear({{{&target_.weights().head, a_, logits_}}}, Rows::picked);
+    d_.top_k(logits_, target_.weights().head.rows, k, top_tokens_.data(),
              top_log_probability_.data());
 }
 
-void Drafter::layer(std::uint32_t index, std::uint32_t n) {
+// x += y; a = norm(x)
+void Drafter::add_norm(const Vector &norm) {
+    d_.add_norm(x_, y_, c_.hidden, norm, c_.rms_eps, a_);
+}
+
+void Drafter::layer(std::uint32_t index) {
     const DrafterLayer &l = w_.layers[index];
-    d_.rms_norm(x_, l.input_norm, c_.rms_eps, n, a_);
-    d_.linear({{{&l.q, a_, q_}, {&l.k, a_, k_}, {&l.v, a_, v_}}}, n);
-    d_.draft_attend(layer_ref(index), l.norms, sequences_, q_, k_, v_, rope_, o_);
-    d_.linear({{{&l.o, o_, y_}}}, n);
-    d_.all_reduce(y_, c_.hidden, n);
-    d_.add(x_, y_, c_.hidden, n);
-    d_.rms_norm(x_, l.post_attention_norm, c_.rms_eps, n, a_);
-    d_.linear({{{&l.mlp.gate, a_, gate_}, {&l.mlp.up, a_, up_}}}, n);
-    d_.swiglu(gate_, up_, l.mlp.gate.rows, n);
-    d_.linear({{{&l.mlp.down, gate_, y_}}}, n);
-    d_.all_reduce(y_, c_.hidden, n);
-    d_.add(x_, y_, c_.hidden, n);
+    d_.linear({{{&l.q, a_, q_}, {&l.k, a_, k_}, {&l.v, a_, v_}}}, Rows::all);
+    d_.draft_attend(layer_ref(index), l.norms, q_, k_, v_, rope_, o_);
+    d_.linear({{{&l.o, o_, y_}}}, Rows::all);
+    add_norm(l.post_attention_norm);
+    d_.linear({{{&l.mlp.gate, a_, gate_}, {&l.mlp.up, a_, up_}}}, Rows::all);
+    d_.swiglu(gate_, up_, l.mlp.gate.rows);
+    d_.linear({{{&l.mlp.down, gate_, y_}}}, Rows::all);
+    add_norm(index + 1 < c_.n_layers() ? w_.layers[index + 1].input_norm : Vector());
 }
 
 std::span<const float> Drafter::logits(std::uint32_t i, std::uint32_t j) const {

@@ -55,7 +55,8 @@ class Drafter {
     std::span<const float> logits(std::uint32_t i, std::uint32_t j) const;
 
   private:
-    void layer(std::uint32_t index, std::uint32_t n_rows);
+    void add_norm(const Vector &norm);
+    void layer(std::uint32_t index);
     DraftLayerRef layer_ref(std::uint32_t index) const;
     // Heads of the rank's shard of a projection.
     std::uint32_t heads(const Matrix &projection) const { return projection.rows / c_.head_dim; }

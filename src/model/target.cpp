@@ -28,7 +28,6 @@ Target::Target(Device &device, const ModelConfig &config, const TargetWeights &w
     x_ = d_.alloc(max_rows, c_.hidden);
     a_ = d_.alloc(max_rows, c_.hidden);
     y_ = d_.alloc(max_rows, c_.hidden);
-    y_moe_ = d_.alloc(max_rows, c_.hidden);
     rope_ = d_.alloc(max_rows, c_.rope_dim);
     q_a_ = d_.alloc(max_rows, c_.q_rank);
     q_ = d_.alloc(max_rows, mla_.n_heads * c_.qk_dim());
@@ -55,61 +54,55 @@ DeviceLimits Target::limits() const {
 }
 
 void Target::forward(const StepPlan &plan) {
-    const std::uint32_t n = plan.n_rows();
-    d_.embed(plan.token, w_.embedding, x_);
-    d_.rope(plan.position, inv_freq_, rope_amplitude_, rope_);
+    d_.begin(plan);
+    d_.embed(w_.embedding, x_);
+    d_.rope(inv_freq_, rope_amplitude_, rope_);
+    d_.rms_norm(x_, w_.layers[0].input_norm, c_.rms_eps, Rows::all, a_);
     for (std::uint32_t layer = 0; layer < c_.n_layers; ++layer) {
-        d_.rms_norm(x_, w_.layers[layer].input_norm, c_.rms_eps, n, a_);
-        attention(layer, plan);
-        d_.rms_norm(x_, w_.layers[layer].post_attention_norm, c_.rms_eps, n, a_);
-        feed_forward(layer, plan);
+        attention(layer);
+        add_norm(w_.layers[layer].post_attention_norm);
+        feed_forward(layer);
+        add_norm(layer + 1 < c_.n_layers ? w_.layers[layer + 1].input_norm : Vector());
         const auto tap = std::find(taps_.begin(), taps_.end(), layer);
         if (tap == taps_.end()) continue;
         const auto column = static_cast<std::uint32_t>(tap - taps_.begin()) * c_.hidden;
-        d_.copy(x_, c_.hidden, n, features_.columns(column));
+        d_.copy(x_, c_.hidden, features_.columns(column));
     }
-    const auto n_logits = static_cast<std::uint32_t>(plan.logit_row.size());
-    d_.gather(x_, plan.logit_row, c_.hidden, last_);
-    d_.rms_norm(last_, w_.norm, c_.rms_eps, n_logits, last_);
-    d_.linear({{{&w_.head, last_, logits_}}}, n_logits);
+    d_.gather(x_, c_.hidden, last_);
+    d_.rms_norm(last_, w_.norm, c_.rms_eps, Rows::picked, last_);
+    d_.linear({{{&w_.head, last_, logits_}}}, Rows::picked);
 }
 
-// x += o_proj(attend(q_b(norm(q_a(a))), kv_a(a)))
-void Target::attention(std::uint32_t layer, const StepPlan &plan) {
-    const TargetLayer &w = w_.layers[layer];
-    const std::uint32_t n = plan.n_rows();
-    d_.linear({{{&w.q_a, a_, q_a_, c_.q_rank}, {&w.kv_a, a_, kv_, c_.latent_dim()}}}, n);
-    d_.rms_norm(q_a_, w.q_a_norm, w.mla.norm_eps, n, q_a_);
-    d_.linear({{{&w.q_b, q_a_, q_}}}, n);
-    d_.mla_write(layer, mla_, w.mla, plan, kv_, rope_);
-    d_.mla_attend(layer, mla_, w.mla, plan, q_, rope_, o_);
-    d_.linear({{{&w.o, o_, y_}}}, n);
-    d_.all_reduce(y_, c_.hidden, n);
-    d_.add(x_, y_, c_.hidden, n);
+// x += y; a = norm(x)
+void Target::add_norm(const Vector &norm) {
+    d_.add_norm(x_, y_, c_.hidden, norm, c_.rms_eps, a_);
 }
 
-// x += mlp(a), or the routed experts and the shared one
-void Target::feed_forward(std::uint32_t layer, const StepPlan &plan) {
+// y = o_proj(attend(q_b(norm(q_a(a))), kv_a(a)))
+void Target::attention(std::uint32_t layer) {
     const TargetLayer &w = w_.layers[layer];
-    const std::uint32_t n = plan.n_rows();
-    if (w.moe) {
-        d_.linear({{{&w.moe->router, a_, router_logits_, c_.n_experts}}}, n);
-        d_.experts(router_, router_logits_, w.moe->bias.data(), w.moe->experts, plan.position, a_,
-                   y_moe_);
-        mlp(w.moe->shared, a_, y_, n);
-        d_.add(y_, y_moe_, c_.hidden, n);
-    } else {
-        mlp(w.dense, a_, y_, n);
-    }
-    d_.all_reduce(y_, c_.hidden, n);
-    d_.add(x_, y_, c_.hidden, n);
+    d_.linear({{{&w.q_a, a_, q_a_, c_.q_rank}, {&w.kv_a, a_, kv_, c_.latent_dim()}}}, Rows::all);
+    d_.rms_norm(q_a_, w.q_a_norm, w.mla.norm_eps, Rows::all, q_a_);
+    d_.linear({{{&w.q_b, q_a_, q_}}}, Rows::all);
+    d_.mla_write(layer, mla_, w.mla, kv_, rope_);
+    d_.mla_attend(layer, mla_, w.mla, q_, rope_, o_);
+    d_.linear({{{&w.o, o_, y_}}}, Rows::all);
+}
+
+// y = mlp(a), or that of the shared expert and the routed ones
+void Target::feed_forward(std::uint32_t layer) {
+    const TargetLayer &w = w_.layers[layer];
+    if (!w.moe) return mlp(w.dense, a_, y_);
+    d_.linear({{{&w.moe->router, a_, router_logits_, c_.n_experts}}}, Rows::all);
+    mlp(w.moe->shared, a_, y_);
+    d_.experts(router_, router_logits_, w.moe->bias.data(), w.moe->experts, a_, y_);
 }
 
 // out = down(silu(gate(in)) * up(in))
-void Target::mlp(const MlpWeights &w, Buffer in, Buffer out, std::uint32_t n) {
-    d_.linear({{{&w.gate, in, gate_}, {&w.up, in, up_}}}, n);
-    d_.swiglu(gate_, up_, w.gate.rows, n);
-    d_.linear({{{&w.down, gate_, out}}}, n);
+void Target::mlp(const MlpWeights &w, Buffer in, Buffer out) {
+    d_.linear({{{&w.gate, in, gate_}, {&w.up, in, up_}}}, Rows::all);
+    d_.swiglu(gate_, up_, w.gate.rows);
+    d_.linear({{{&w.down, gate_, out}}}, Rows::all);
 }
 
 std::span<const float> Target::logits(std::uint32_t i) const {

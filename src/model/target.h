@@ -36,9 +36,10 @@ class Target {
     std::span<const float> logits(std::uint32_t i) const;
 
   private:
-    void attention(std::uint32_t layer, const StepPlan &plan);
-    void feed_forward(std::uint32_t layer, const StepPlan &plan);
-    void mlp(const MlpWeights &w, Buffer in, Buffer out, std::uint32_t n_rows);
+    void add_norm(const Vector &norm);
+    void attention(std::uint32_t layer);
+    void feed_forward(std::uint32_t layer);
+    void mlp(const MlpWeights &w, Buffer in, Buffer out);
 
     Device &d_;
     const ModelConfig &c_;
@@ -51,7 +52,7 @@ class Target {
 
     Buffer x_;              // [rows, hidden] residual stream
     Buffer a_;              // [rows, hidden] normalised input of a block
-    Buffer y_, y_moe_;      // [rows, hidden] output of a block
+    Buffer y_;              // [rows, hidden] output of a block, the rank's part
     Buffer rope_;           // [rows, rope] cosines and sines
     Buffer q_a_;            // [rows, q_rank]
     Buffer q_;              // [rows, heads * (nope + rope)]

@@ -41,6 +41,13 @@ DeviceLimits small_limits() {
     return limits;
 }
 
+// A pass of n rows, all of them picked.
+void begin_rows(Device &device, std::uint32_t n) {
+    static const std::uint32_t zeros[8] = {};
+    const std::span<const std::uint32_t> rows = std::span(zeros).first(n);
+    device.begin(DraftPlan{{}, rows, {}, rows});
+}
+
 std::uint16_t bf16_bits(int small) {  // of a small integer, exactly
     const float value = static_cast<float>(small);
     std::uint32_t bits;
@@ -72,9 +79,11 @@ TEST_CASE("communicator: sums are those of the ranks' order, on all ranks, in al
             const Buffer x = device->alloc(kRows, kWidth + 16);
             for (std::uint32_t r = 0; r < kRows; ++r)
                 std::copy_n(&values[rank][r * kWidth], kWidth, x.row(r));
-            device->all_reduce(x, kWidth, kRows);
-            for (std::uint32_t r = 0; r < kRows; ++r)
-                got[rank].insert(got[rank].end(), x.row(r), x.row(r) + kWidth);
+            const Buffer sum = device->alloc(kRows, kWidth);
+            for (std::uint32_t r = 0; r < kRows; ++r) std::fill_n(sum.row(r), kWidth, 0.0f);
+            begin_rows(*device, kRows);
+            device->add_norm(sum, x, kWidth, {}, 0, {});
+            got[rank].assign(sum.row(0), sum.row(kRows));
         });
         for (const auto &of_rank : got) CHECK(of_rank == expected);
     }
@@ -97,7 +106,8 @@ TEST_CASE("communicator: a product whose rows are split gives all ranks all colu
         for (std::uint32_t r = 0; r < kRows; ++r)
             for (std::uint32_t i = 0; i < kIn; ++i) in.row(r)[i] = static_cast<float>(r + i % 3);
         const Matrix part = whole.slice_rows(rank * kOut / kRanks, kOut / kRanks);
-        device->linear({{{&part, in, out, kOut}}}, kRows);
+        begin_rows(*device, kRows);
+        device->linear({{{&part, in, out, kOut}}}, Rows::all);
         got[rank].assign(out.row(0), out.row(kRows));
     });
     std::vector<float> expected;
@@ -127,7 +137,8 @@ TEST_CASE("communicator: the best tokens of all ranks, lower token first on ties
         device->reserve(small_limits());
         const Buffer x = device->alloc(1, kVocab);
         std::copy_n(logits[rank], kVocab, x.row(0));
-        device->top_k(x, kVocab, 1, kK, tokens[rank].data(), log_p[rank].data());
+        begin_rows(*device, 1);
+        device->top_k(x, kVocab, kK, tokens[rank].data(), log_p[rank].data());
     });
     for (std::uint32_t rank = 0; rank < kRanks; ++rank)
         for (std::uint32_t i = 0; i < kK; ++i) {

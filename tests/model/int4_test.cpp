@@ -94,10 +94,10 @@ Weight random_weight(WeightType type, std::uint32_t rows, std::uint32_t cols) {
     return w;
 }
 
-using Rows = std::vector<std::vector<float>>;
+using Vectors = std::vector<std::vector<float>>;
 
-Rows random_inputs(std::uint32_t n, std::uint32_t width, bool exact) {
-    Rows x(n, std::vector<float>(width));
+Vectors random_inputs(std::uint32_t n, std::uint32_t width, bool exact) {
+    Vectors x(n, std::vector<float>(width));
     for (auto &row : x)
         for (float &v : row)
             v = exact ? static_cast<float>(draw(-1, 1))
@@ -123,18 +123,20 @@ struct TestDevice {
         out = device->alloc(kMaxTokens, 7168);
         logits = device->alloc(kMaxTokens, 3);
     }
-    void put(const Rows &x, Buffer to) const {
+    void put(const Vectors &x, Buffer to) const {
         for (std::size_t r = 0; r < x.size(); ++r) std::copy(x[r].begin(), x[r].end(), to.row(r));
     }
-    Rows get(std::size_t n, std::uint32_t width) const {
-        Rows y;
+    Vectors get(std::size_t n, std::uint32_t width) const {
+        Vectors y;
         for (std::size_t r = 0; r < n; ++r) y.emplace_back(out.row(r), out.row(r) + width);
         return y;
     }
-    Rows linear(const Weight &w, const Rows &x) const {
+    Vectors linear(const Weight &w, const Vectors &x) const {
         const Matrix m = w.matrix();
         put(x, in);
-        device->linear({{{&m, in, out}}}, static_cast<std::uint32_t>(x.size()));
+        const std::vector<std::uint32_t> positions(x.size());
+        device->begin(DraftPlan{{}, positions, {}, {}});
+        device->linear({{{&m, in, out}}}, Rows::all);
         return get(x.size(), m.rows);
     }
 };
@@ -204,7 +206,7 @@ TEST_CASE("int4: every nibble at every place is itself minus eight, times its gr
     }
     each_isa([&](const TestDevice &device) {
         for (std::uint32_t k = 0; k < kCols; ++k) {
-            Rows one_hot(1, std::vector<float>(kCols));
+            Vectors one_hot(1, std::vector<float>(kCols));
             one_hot[0][k] = 1;
             const std::vector<float> y = device.linear(w, one_hot)[0];
             for (std::uint32_t row = 0; row < 16; ++row) {
@@ -222,8 +224,8 @@ TEST_CASE("linear: int4 and bf16 products are exact for any width, row count and
         for (const std::uint32_t cols : kWidths)
             for (const std::uint32_t rows : {1U, 7U, 37U}) {
                 const Weight w = random_weight(type, rows, cols);
-                const Rows x = random_inputs(kMaxTokens, cols, true);
-                Rows expected;
+                const Vectors x = random_inputs(kMaxTokens, cols, true);
+                Vectors expected;
                 for (const auto &row : x) expected.push_back(narrow(multiply(w, widen(row))));
                 each_isa([&](const TestDevice &device) {
                     for (std::uint32_t n = 1; n <= kMaxTokens; ++n) {
@@ -231,8 +233,8 @@ TEST_CASE("linear: int4 and bf16 products are exact for any width, row count and
                         CAPTURE(cols);
                         CAPTURE(rows);
                         CAPTURE(n);
-                        CHECK(device.linear(w, Rows(x.begin(), x.begin() + n)) ==
-                              Rows(expected.begin(), expected.begin() + n));
+                        CHECK(device.linear(w, Vectors(x.begin(), x.begin() + n)) ==
+                              Vectors(expected.begin(), expected.begin() + n));
                     }
                 });
             }
@@ -244,9 +246,9 @@ TEST_CASE("linear: a token's bits do not depend on the tokens beside it") {
             CAPTURE(static_cast<int>(type));
             CAPTURE(cols);
             const Weight w = random_weight(type, 21, cols);
-            const Rows x = random_inputs(kMaxTokens, cols, false);
+            const Vectors x = random_inputs(kMaxTokens, cols, false);
             each_isa([&](const TestDevice &device) {
-                Rows alone;
+                Vectors alone;
                 for (const auto &row : x) alone.push_back(device.linear(w, {row})[0]);
                 // fp32 rounding of a sum whose terms have this root mean square
                 const double tolerance =
@@ -254,8 +256,8 @@ TEST_CASE("linear: a token's bits do not depend on the tokens beside it") {
                 test::check_close(alone[0], narrow(multiply(w, widen(x[0]))), tolerance);
                 for (std::uint32_t n = 2; n <= kMaxTokens; ++n) {
                     CAPTURE(n);
-                    CHECK(device.linear(w, Rows(x.end() - n, x.end())) ==
-                          Rows(alone.end() - n, alone.end()));
+                    CHECK(device.linear(w, Vectors(x.end() - n, x.end())) ==
+                          Vectors(alone.end() - n, alone.end()));
                 }
             });
         }
@@ -269,10 +271,10 @@ TEST_CASE("experts: int4 and bf16 experts side by side, on one rank and shared b
         for (const WeightType type : {WeightType::int4, WeightType::bf16, WeightType::int4})
             mlps.push_back({random_weight(type, width, hidden), random_weight(type, width, hidden),
                             random_weight(type, hidden, width)});
-        const Rows x = random_inputs(kMaxTokens, hidden, false);
-        const Rows logits = random_inputs(kMaxTokens, 3, false);
+        const Vectors x = random_inputs(kMaxTokens, hidden, false);
+        const Vectors logits = random_inputs(kMaxTokens, 3, false);
         const float bias[] = {0.125f, -0.25f, 0.0f};
-        Rows expected;
+        Vectors expected;
         for (std::uint32_t t = 0; t < kMaxTokens; ++t)
             expected.push_back(naive_experts(mlps, logits[t], bias, widen(x[t])));
         each_isa(
@@ -291,11 +293,13 @@ TEST_CASE("experts: int4 and bf16 experts side by side, on one rank and shared b
                     const auto run = [&](const std::vector<Expert> &held) {
                         device.put(x, device.in);
                         device.put(logits, device.logits);
+                        device.put(Vectors(n, std::vector<float>(hidden)), device.out);
+                        device.device->begin(DraftPlan{{}, position, {}, {}});
                         device.device->experts({3, 2, true, kRoutedScale}, device.logits, bias,
-                                               held, position, device.in, device.out);
+                                               held, device.in, device.out);
                         return device.get(n, hidden);
                     };
-                    const auto check = [&](const Rows &y) {
+                    const auto check = [&](const Vectors &y) {
                         for (std::uint32_t t = 0; t < n; ++t) {
                             float largest = 0;
                             for (const float v : expected[t])
@@ -304,8 +308,8 @@ TEST_CASE("experts: int4 and bf16 experts side by side, on one rank and shared b
                         }
                     };
                     check(run(experts));
-                    Rows sum = run(shards[0]);
-                    const Rows other = run(shards[1]);
+                    Vectors sum = run(shards[0]);
+                    const Vectors other = run(shards[1]);
                     for (std::uint32_t t = 0; t < n; ++t)
                         for (std::uint32_t i = 0; i < hidden; ++i) sum[t][i] += other[t][i];
                     check(sum);

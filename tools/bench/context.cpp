@@ -23,12 +23,12 @@ double attention_seconds(Session &session) {
     const Buffer rope = device.alloc(1, c.rope_dim);
     PlanBuilder builder(1);
     builder.add_prompt(session.kv().pages, session.pending(), session.kv().n_tokens, false);
+    device.begin(builder.plan());
     std::vector<double> seconds;
     for (int pass = 0; pass < 25; ++pass) {
         const auto start = std::chrono::steady_clock::now();
         for (std::uint32_t layer = 0; layer < c.n_layers; ++layer)
-            device.mla_attend(layer, shape, runner.weights().layers[layer].mla, builder.plan(), q,
-                              rope, out);
+            device.mla_attend(layer, shape, runner.weights().layers[layer].mla, q, rope, out);
         seconds.push_back(
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }

@@ -66,23 +66,19 @@ class CpuDevice final : public Device {
         out_.resize(std::size_t{limits.rows} * limits.mla.n_heads);
     }
 
-    // Every rank adds all up: that is little beside the products, and nobody waits for others'
-    // sums.
-    void all_reduce(Buffer x, std::uint32_t width, std::uint32_t n_rows) override {
-        if (ranks_->n_ranks() == 1) return;
-        const std::size_t bytes = std::size_t{n_rows} * width * sizeof(float);
-        exchange(send(x, width, n_rows), bytes, [&](std::span<void *const> all) {
-            for (std::size_t from = 0; from < all.size(); ++from) {
-                const Buffer sent{static_cast<float *>(all[from]), width};
-                from == 0 ? copy(sent, width, n_rows, x) : add(x, sent, width, n_rows);
-            }
-        });
+    void begin(const StepPlan &plan) override {
+        plan_ = plan;
+        tokens_ = plan.token, positions_ = plan.position, picked_ = plan.logit_row;
+    }
+    void begin(const DraftPlan &plan) override {
+        sequences_ = plan.sequences;
+        tokens_ = plan.token, positions_ = plan.position, picked_ = plan.picked;
     }
 
-    void embed(std::span<const std::int32_t> tokens, const Matrix &table, Buffer x) override {
+    void embed(const Matrix &table, Buffer x) override {
         const std::uint32_t first = rank_ * table.rows;
-        for (std::size_t i = 0; i < tokens.size(); ++i) {
-            const std::uint32_t row = static_cast<std::uint32_t>(tokens[i]) - first;
+        for (std::size_t i = 0; i < tokens_.size(); ++i) {
+            const std::uint32_t row = static_cast<std::uint32_t>(tokens_[i]) - first;
             if (row < table.rows) {
                 step().weight_bytes += table.slice_rows(0, 1).bytes();
                 k_.widen(table.row(row), table.cols, x.row(i));
@@ -90,14 +86,25 @@ class CpuDevice final : public Device {
                 std::fill_n(x.row(i), table.cols, 0.0f);
             }
         }
-        all_reduce(x, table.cols, static_cast<std::uint32_t>(tokens.size()));
+        all_reduce(x, table.cols);
     }
 
-    void rms_norm(Buffer x, const Vector &w, float eps, std::uint32_t n_rows, Buffer y) override {
-        each_row(n_rows, [&](std::size_t r) { k_.rms_norm(x.row(r), w.data, w.n, eps, y.row(r)); });
+    void rms_norm(Buffer x, const Vector &w, float eps, Rows rows, Buffer y) override {
+        each_row(count(rows),
+                 [&](std::size_t r) { k_.rms_norm(x.row(r), w.data, w.n, eps, y.row(r)); });
     }
 
-    void linear(std::span<const LinearJob> jobs, std::uint32_t n_rows) override {
+    void add_norm(Buffer x, Buffer y, std::uint32_t width, const Vector &w, float eps,
+                  Buffer a) override {
+        all_reduce(y, width);
+        each_row(n_rows(), [&](std::size_t r) {
+            k_.add(x.row(r), y.row(r), width);
+            if (w.n > 0) k_.rms_norm(x.row(r), w.data, w.n, eps, a.row(r));
+        });
+    }
+
+    void linear(std::span<const LinearJob> jobs, Rows rows) override {
+        const std::uint32_t n_rows = count(rows);
         for (const LinearJob &job : jobs) {
             const Matrix &w = *job.weight;
             step().weight_bytes += w.bytes();
@@ -114,56 +121,51 @@ class CpuDevice final : public Device {
             if (job.whole > job.weight->rows) all_gather(job.out, job.weight->rows, n_rows);
     }
 
-    void swiglu(Buffer gate, Buffer up, std::uint32_t width, std::uint32_t n_rows) override {
-        each_row(n_rows, [&](std::size_t r) { k_.swiglu(gate.row(r), up.row(r), width); });
+    void swiglu(Buffer gate, Buffer up, std::uint32_t width) override {
+        each_row(n_rows(), [&](std::size_t r) { k_.swiglu(gate.row(r), up.row(r), width); });
     }
 
-    void add(Buffer x, Buffer y, std::uint32_t width, std::uint32_t n_rows) override {
-        each_row(n_rows, [&](std::size_t r) { k_.add(x.row(r), y.row(r), width); });
-    }
-
-    void rope(std::span<const std::uint32_t> positions, std::span<const float> inv_freq,
-              float amplitude, Buffer table) override {
-        each_row(static_cast<std::uint32_t>(positions.size()), [&](std::size_t r) {
+    void rope(std::span<const float> inv_freq, float amplitude, Buffer table) override {
+        each_row(n_rows(), [&](std::size_t r) {
             float *row = table.row(r);
             for (std::size_t i = 0; i < inv_freq.size(); ++i) {
-                const float angle = static_cast<float>(positions[r]) * inv_freq[i];
+                const float angle = static_cast<float>(positions_[r]) * inv_freq[i];
                 row[i] = static_cast<float>(std::cos(double{angle})) * amplitude;
                 row[inv_freq.size() + i] = static_cast<float>(std::sin(double{angle})) * amplitude;
             }
         });
     }
 
-    void mla_write(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w,
-                   const StepPlan &plan, Buffer kv, Buffer rope) override {
+    void mla_write(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w, Buffer kv,
+                   Buffer rope) override {
         const RecordedTime time(step().attention);
-        for (const PlanSequence &sequence : plan.sequences)
+        for (const PlanSequence &sequence : plan_.sequences)
             for (std::uint32_t r = sequence.first_row; r < sequence.first_row + sequence.n_rows;
                  ++r) {
                 float *row = kv.row(r);
                 k_.rms_norm(row, w.kv_norm.data, shape.kv_rank, w.norm_eps, row);
                 rotate_pairs(row + shape.kv_rank, shape.rope_dim, rope.row(r));
                 pass_kv_.store(0, r / kPageTokens, r % kPageTokens, row);
-                const std::uint32_t slot = plan.slot[r];
+                const std::uint32_t slot = plan_.slot[r];
                 if (holds(slot))
                     kv_.store(layer, sequence.pages[slot / kPageTokens], held_offset(slot), row);
             }
     }
 
-    void mla_attend(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w,
-                    const StepPlan &plan, Buffer q, Buffer rope, Buffer out) override {
+    void mla_attend(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w, Buffer q,
+                    Buffer rope, Buffer out) override {
         const RecordedTime time(step().attention);
         const std::int64_t waited_before = step().collectives;
         step().weight_bytes += w.kv_b.bytes();
-        for (const PlanSequence &sequence : plan.sequences) {
-            const std::uint32_t last = plan.slot[sequence.first_row + sequence.n_rows - 1];
+        for (const PlanSequence &sequence : plan_.sequences) {
+            const std::uint32_t last = plan_.slot[sequence.first_row + sequence.n_rows - 1];
             step().kv_bytes += kv_.shape().held(last + 1) * kv_.shape().token_bytes();
         }
-        const std::uint32_t n = plan.n_rows(), own = kv_.shape().shard * shape.n_heads;
+        const std::uint32_t n = n_rows(), own = kv_.shape().shard * shape.n_heads;
         const bool sharded = kv_.shape().n_shards > 1;
         absorb_queries(shape, w, n, own, q, rope);
         if (sharded) all_gather(queries_, shape.n_heads * (shape.kv_rank + shape.rope_dim), n);
-        attention_.run(layer, kv_, pass_kv_, shape, plan, queries_.data, partial_);
+        attention_.run(layer, kv_, pass_kv_, shape, plan_, queries_.data, partial_);
         if (sharded) {
             const std::size_t bytes = std::size_t{n} * shape.n_heads * (shape.kv_rank + 2) * 4;
             exchange(&partial_, bytes, [&](std::span<void *const> all) {
@@ -180,10 +182,9 @@ class CpuDevice final : public Device {
     }
 
     void experts(const RouterShape &shape, Buffer logits, const float *bias,
-                 std::span<const Expert> experts, std::span<const std::uint32_t> position, Buffer x,
-                 Buffer y) override {
+                 std::span<const Expert> experts, Buffer x, Buffer y) override {
         const RecordedTime time(step().experts);
-        moe_.run(shape, logits, bias, experts, position, x, y);
+        moe_.run(shape, logits, bias, experts, positions_, x, y);
         for (const CpuMoe::Group &group : moe_.groups()) {
             const Expert &expert = experts[group.expert];
             step().weight_bytes += expert.gate.bytes() + expert.up.bytes() + expert.down.bytes();
@@ -191,23 +192,22 @@ class CpuDevice final : public Device {
         }
     }
 
-    void draft_write(DraftLayerRef layer, const DraftNorms &norms,
-                     std::span<const DraftSequence> sequences, Buffer k, Buffer v,
+    void draft_write(DraftLayerRef layer, const DraftNorms &norms, Buffer k, Buffer v,
                      Buffer rope) override {
         const RecordedTime time(step().attention);
-        draft_.write(layer, norms, sequences, k, v, rope);
+        draft_.write(layer, norms, sequences_, k, v, rope);
     }
 
-    void draft_attend(DraftLayerRef layer, const DraftNorms &norms,
-                      std::span<const DraftSequence> sequences, Buffer q, Buffer k, Buffer v,
+    void draft_attend(DraftLayerRef layer, const DraftNorms &norms, Buffer q, Buffer k, Buffer v,
                       Buffer rope, Buffer out) override {
         const RecordedTime time(step().attention);
-        step().kv_bytes += draft_.context_bytes(layer, sequences);
-        draft_.attend(layer, norms, sequences, q, k, v, rope, out);
+        step().kv_bytes += draft_.context_bytes(layer, sequences_);
+        draft_.attend(layer, norms, sequences_, q, k, v, rope, out);
     }
 
-    void top_k(Buffer logits, std::uint32_t vocab, std::uint32_t n_rows, std::uint32_t k,
-               std::int32_t *tokens, double *log_probability) override {
+    void top_k(Buffer logits, std::uint32_t vocab, std::uint32_t k, std::int32_t *tokens,
+               double *log_probability) override {
+        const std::uint32_t n_rows = count(Rows::picked);
         pool_.run(n_rows, [&](std::size_t r, unsigned) {
             find_top_k({logits.row(r), vocab}, rank_ * vocab, k, top_k_[r]);
         });
@@ -221,15 +221,13 @@ class CpuDevice final : public Device {
         });
     }
 
-    void copy(Buffer src, std::uint32_t width, std::uint32_t n_rows, Buffer dst) override {
-        for (std::size_t r = 0; r < n_rows; ++r)
-            std::memcpy(dst.row(r), src.row(r), width * sizeof(float));
+    void copy(Buffer src, std::uint32_t width, Buffer dst) override {
+        copy(src, width, n_rows(), dst);
     }
 
-    void gather(Buffer src, std::span<const std::uint32_t> rows, std::uint32_t width,
-                Buffer dst) override {
-        for (std::size_t i = 0; i < rows.size(); ++i)
-            std::memcpy(dst.row(i), src.row(rows[i]), width * sizeof(float));
+    void gather(Buffer src, std::uint32_t width, Buffer dst) override {
+        for (std::size_t i = 0; i < picked_.size(); ++i)
+            std::memcpy(dst.row(i), src.row(picked_[i]), width * sizeof(float));
     }
 
     void move_slots(std::span<const std::uint32_t> pages, std::span<const std::uint32_t> from,
@@ -293,6 +291,15 @@ class CpuDevice final : public Device {
 
   private:
     StepRecord &step() { return recorder().step(); }
+    std::uint32_t n_rows() const { return static_cast<std::uint32_t>(positions_.size()); }
+    std::uint32_t count(Rows rows) const {
+        return rows == Rows::all ? n_rows() : static_cast<std::uint32_t>(picked_.size());
+    }
+
+    static void copy(Buffer src, std::uint32_t width, std::uint32_t n_rows, Buffer dst) {
+        for (std::size_t r = 0; r < n_rows; ++r)
+            std::memcpy(dst.row(r), src.row(r), width * sizeof(float));
+    }
 
     // A cache of one layer for the rows of a pass, all of which every rank has.
     static KvShape of_pass(KvShape shape, std::uint32_t rows) {
@@ -340,6 +347,21 @@ class CpuDevice final : public Device {
         step().sent_bytes += n_others * bytes;
         step().received_bytes += n_others * bytes;
         ranks_->exchange(rank_, mine, read);
+    }
+
+    // Sums x over the ranks. Every rank adds all up: that is little beside the products, and nobody
+    // waits for others' sums.
+    void all_reduce(Buffer x, std::uint32_t width) {
+        if (ranks_->n_ranks() == 1) return;
+        const std::uint32_t n = n_rows();
+        exchange(send(x, width, n), std::size_t{n} * width * sizeof(float),
+                 [&](std::span<void *const> all) {
+                     copy({static_cast<float *>(all[0]), width}, width, n, x);
+                     for (std::size_t from = 1; from < all.size(); ++from)
+                         each_row(n, [&](std::size_t r) {
+                             k_.add(x.row(r), static_cast<float *>(all[from]) + r * width, width);
+                         });
+                 });
     }
 
     // A dense copy that stays when x changes: the last two are kept.
@@ -433,6 +455,10 @@ class CpuDevice final : public Device {
     std::shared_ptr<Communicator> ranks_;
     std::uint32_t rank_;
     std::vector<HostMemory> memory_;
+    StepPlan plan_;                             // of the pass: a target's,
+    std::span<const DraftSequence> sequences_;  // a drafter's,
+    std::span<const std::int32_t> tokens_;      // and any
+    std::span<const std::uint32_t> positions_, picked_;
     CpuKvCache kv_;
     CpuKvCache pass_kv_;  // of the rows of a pass in the layer that was written last
     CpuAttention attention_;

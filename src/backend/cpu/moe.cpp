@@ -140,7 +140,6 @@ void CpuMoe::run(const RouterShape &shape, Buffer logits, const float *bias,
     });
     pool_->run(n_rows, [&](std::size_t r, unsigned) {
         float *out = y.row(r);
-        std::fill_n(out, hidden_, 0.0f);
         for (std::size_t i = r * shape.top_k; i < (r + 1) * shape.top_k; ++i)
             if (pair_of_[i] != kElsewhere)
                 k_->add_scaled(out, weights_[i], down_out_[pair_of_[i]], hidden_);

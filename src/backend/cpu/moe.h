@@ -28,6 +28,7 @@ class CpuMoe {
     CpuMoe() = default;
     CpuMoe(const CpuKernels &kernels, ThreadPool &pool, const DeviceLimits &limits);
 
+    // y += the weighted sum of the experts
     void run(const RouterShape &shape, Buffer logits, const float *bias,
              std::span<const Expert> experts, std::span<const std::uint32_t> position, Buffer x,
              Buffer y);
