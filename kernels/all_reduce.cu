@@ -1,6 +1,6 @@
-// A block makes a row, 8 columns per thread. All blocks wait for those of the same rows on the other
-// ranks, so no more rows than blocks fit on the device at once; the next kernel of the stream starts
-// only once all of them run.
+// A block makes a row, 8 columns per thread. All blocks wait for those of the same rows on the
+// other ranks, so no more rows than blocks fit on the device at once; the next kernel of the stream
+// starts only once all of them run.
 #include "kernels/all_reduce.h"
 
 #include "base/error.h"

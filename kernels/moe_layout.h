@@ -26,6 +26,8 @@ inline constexpr std::uint32_t kMoeUnitInputs = 64, kMoeTileRows = 16;
 inline constexpr std::uint32_t kMoeUnitWords = 128, kMoeUnitScales = 32;
 inline constexpr std::uint32_t kMoeMaxRows = 64, kMoeMaxTopK = 8, kMoeMaxExperts = 512;
 
+inline constexpr std::uint32_t kMoeElsewhere = ~0U;
+
 // Units of a matrix of 16 * tiles rows.
 constexpr std::size_t moe_units(std::uint32_t rows, std::uint32_t inputs) {
     return std::size_t{rows / kMoeTileRows} * (inputs / kMoeUnitInputs);

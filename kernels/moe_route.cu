@@ -27,6 +27,11 @@ __device__ __forceinline__ float sigmoid(float x) {
     return 1.0F / (1.0F + expf(-x));
 }
 
+__device__ __forceinline__ std::uint32_t place_of(const MoeRouteParams &p, std::uint32_t expert) {
+    if (!p.held) return expert;
+    return expert < p.n_experts ? load_readonly<std::uint32_t>(p.held + expert) : kMoeElsewhere;
+}
+
 struct alignas(16) Counts {
     unsigned pairs, tiles, groups, reserved;
 };
@@ -107,7 +112,9 @@ __global__ void __launch_bounds__(kThreads, 1) moe_route_kernel(MoeRouteParams p
     // What each expert has, and what those before it have.
     const unsigned expert = threadIdx.x;
     const std::uint32_t low = masks[2 * expert], high = masks[2 * expert + 1];
-    const unsigned n = static_cast<unsigned>(__popc(low) + __popc(high));
+    const std::uint32_t place = place_of(p, expert);
+    const unsigned n =
+        place == kMoeElsewhere ? 0 : static_cast<unsigned>(__popc(low) + __popc(high));
     const Counts own = {n, (n + kPairsPerTile - 1) / kPairsPerTile, n > 0, 0};
     Counts before = own;
     for (unsigned distance = 1; distance < 32; distance *= 2) {
@@ -123,11 +130,11 @@ __global__ void __launch_bounds__(kThreads, 1) moe_route_kernel(MoeRouteParams p
     }
     if (n > 0) {
         firsts[expert] = before.pairs;
-        p.plan.groups[before.groups] = {static_cast<std::uint64_t>(high) << 32 | low, expert,
+        p.plan.groups[before.groups] = {static_cast<std::uint64_t>(high) << 32 | low, place,
                                         before.pairs};
         for (unsigned i = 0; i < own.tiles; ++i) {
             const unsigned done = i * kPairsPerTile;
-            p.plan.tiles[before.tiles + i] = {expert, before.pairs + done,
+            p.plan.tiles[before.tiles + i] = {place, before.pairs + done,
                                               min(n - done, kPairsPerTile), 0};
         }
     }
@@ -140,6 +147,7 @@ __global__ void __launch_bounds__(kThreads, 1) moe_route_kernel(MoeRouteParams p
     const unsigned row = threadIdx.x / kMoeMaxTopK;
     const std::uint32_t chosen = ids[threadIdx.x], rows_low = masks[2 * chosen],
                         first = firsts[chosen];
+    if (place_of(p, chosen) == kMoeElsewhere) return;
     const std::uint32_t rows_high = masks[2 * chosen + 1];
     const std::uint64_t rows_of = static_cast<std::uint64_t>(rows_high) << 32 | rows_low;
     const auto rank = static_cast<unsigned>(__popcll(rows_of & ((std::uint64_t{1} << row) - 1)));

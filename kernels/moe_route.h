@@ -19,7 +19,10 @@ struct MoeRouteParams {
     float scale;
     simt::Global<std::uint32_t> ids;  // [rows, top_k], best first
     simt::Global<float> weights;      // [rows, top_k]
-    MoePlan plan;
+    MoePlan plan;                     // of the experts that the rank has
+    // [experts] or null: the place of each expert in the rank's memory, which the plan names it by,
+    // ascending; kMoeElsewhere: another rank has it.
+    simt::Global<const std::uint32_t> held;
 };
 
 void moe_route(const MoeRouteParams &params, simt::Stream stream);

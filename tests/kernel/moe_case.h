@@ -42,6 +42,7 @@ struct RouteCase {
     std::vector<float> bias = random_floats(n_experts, 2, 0.2F);
     bool normalize = true;
     float scale = 2.827F;
+    std::vector<std::uint32_t> held = {};  // none: all
     std::size_t pairs = std::size_t{max_rows} * top_k;
 
     Buffer<std::uint32_t> ids{"ids", pairs}, n_tiles{"n_tiles", 1}, n_groups{"n_groups", 1};
@@ -59,9 +60,11 @@ struct RouteCase {
         in.upload(logits);
         const Buffer<float> bias_device("bias", bias);
         const Buffer<std::uint32_t> n_rows("n_rows", one(n));
+        const Buffer<std::uint32_t> places("held", held.empty() ? one(0) : held);
         return test::run([&] {
             moe_route({in.data(), bias_device.data(), n_rows.data(), max_rows, n_experts, top_k,
-                       normalize, scale, ids.data(), weights.data(), plan()},
+                       normalize, scale, ids.data(), weights.data(), plan(),
+                       held.empty() ? nullptr : places.data()},
                       stream());
         });
     }

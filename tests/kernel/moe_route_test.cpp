@@ -14,7 +14,10 @@ void check_plan(const RouteCase &t) {
     std::map<std::uint32_t, std::map<std::uint32_t, float>> rows_of;
     const auto ids = t.ids.download();
     const auto weights = t.weights.download();
-    for (std::uint32_t i = 0; i < t.n * t.top_k; ++i) rows_of[ids[i]][i / t.top_k] = weights[i];
+    for (std::uint32_t i = 0; i < t.n * t.top_k; ++i) {
+        const std::uint32_t place = t.held.empty() ? ids[i] : t.held[ids[i]];
+        if (place != kMoeElsewhere) rows_of[place][i / t.top_k] = weights[i];
+    }
     const auto tiles = t.tiles.download();
     const auto groups = t.groups.download();
     const auto pair_row = t.pair_row.download();
@@ -55,6 +58,17 @@ void check_choice(const RouteCase &t) {
             REQUIRE(ids[row * t.top_k + k] == expected.ids[k]);
             CHECK(weights[row * t.top_k + k] == doctest::Approx(expected.weights[k]).epsilon(1e-5));
         }
+    }
+}
+
+TEST_CASE("kernel: moe_route plans the experts that a rank has, by their places there") {
+    for (const std::uint32_t n : {0U, 1U, 9U, 64U}) {
+        RouteCase t{n, std::max(n, 3U), 33, 4};
+        t.held.assign(33, kMoeElsewhere);
+        for (std::uint32_t i = 0; i < 10; ++i) t.held[3 * i + 2] = i;
+        check_clean(t.run());
+        check_choice(t);
+        check_plan(t);
     }
 }
 
