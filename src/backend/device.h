@@ -45,6 +45,7 @@ struct LinearJob {
     // columns [r * w.rows, (r + 1) * w.rows) of out and gets those of the others, unless its weight
     // is the whole.
     std::uint32_t whole = 0;
+    bool rounded = false;  // only products read out: a device may keep it as bf16
 };
 
 inline constexpr std::uint32_t kFp8Group = 128;  // latents that share a scale
@@ -179,10 +180,24 @@ class Device : public KvMemory {
     // The operations add their bytes and times to its step.
     StepRecorder &recorder() { return recorder_; }
 
+    // Most rows of a pass.
+    virtual std::uint32_t max_rows() const { return UINT32_MAX; }
+
+    // Bring weights to where the device computes, before reserve(), and let the views refer to
+    // that. A host that computes has nothing to do. Throw KIMI_DEVICE_OUT_OF_MEMORY, or
+    // KIMI_UNSUPPORTED where the device cannot compute with a weight's type or shape.
+    virtual void load(Matrix &) {}
+    virtual void load(Vector &) {}
+    virtual void load(std::shared_ptr<const float[]> & /*values*/, std::uint32_t /*n*/) {}
+    virtual void load(MlaWeights &, const MlaShape &) {}
+    virtual void load(std::span<Expert> /*of a layer*/) {}
+
     // Activations for `rows` rows; freed with the device. Throws KIMI_OUT_OF_MEMORY.
     virtual Buffer alloc(std::uint32_t rows, std::uint32_t width) = 0;
     // Reserves the KV cache and the workspaces of all operations within these limits.
     virtual void reserve(const DeviceLimits &limits) = 0;
+    // After reserve() of all ranks, on all of them at once: makes ready what they do together.
+    virtual void connect() {}
 
     // The pass that follows; what the plan refers to stays until the next one. gather() takes the
     // rows plan.logit_row or plan.picked.

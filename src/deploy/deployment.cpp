@@ -68,6 +68,7 @@ Deployment convert(const fbs::DeploymentT &in, const std::string &path) {
     out.ranks = in.ranks;
     if (in.placement) out.placement = convert(*in.placement, path);
     if (in.link_gb_per_s) out.link_gb_per_s = *in.link_gb_per_s;
+    out.cuda_library = in.cuda_library.empty() ? "" : resolve(path, in.cuda_library);
     return out;
 }
 

@@ -36,6 +36,7 @@ struct Deployment {
     std::uint32_t ranks = 1;
     Placement placement;
     std::optional<float> link_gb_per_s;
+    std::string cuda_library;  // empty: beside this library
 };
 
 // path names a JSON or binary deployment, or a checkpoint folder (then everything else has its

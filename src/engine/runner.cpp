@@ -4,10 +4,12 @@
 
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cuda_backend.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "kv/page_pool.h"
 #include "model/dims.h"
+#include "model/load_weights.h"
 
 namespace kimi {
 namespace {
@@ -59,24 +61,31 @@ unsigned threads_per_rank(const Deployment &deployment) {
 
 Runner::Runner(const Deployment &deployment, const Progress &progress)
     : model_(std::make_shared<Model>()) {
-    if (deployment.backend != Deployment::Backend::cpu)
-        fail(KIMI_UNSUPPORTED, "field backend: this build of libkimi has no CUDA backend");
     Model &m = *model_;
     m.config = read_model_config(deployment.checkpoint + "/config.json");
-    m.checkpoint = Checkpoint::open_target(deployment.checkpoint, progress);
+    const bool on_cpu = deployment.backend == Deployment::Backend::cpu;
+    m.checkpoint = Checkpoint::open_target(deployment.checkpoint, on_cpu ? progress : Progress());
     m.weights = load_target_weights(m.checkpoint, m.config,
                                     deployment.qk_latent_norm_eps.value_or(m.config.rms_eps));
     m.limits.context = kimi::context_limit(deployment, m.config);
-    m.limits.rows = std::max(deployment.prefill_chunk, kMinRows);
     if (!deployment.drafter.empty()) load_drafter(deployment);
-    make_ranks(deployment);
+    const ModelPlacement placement = place(deployment, m);
+    make_devices(deployment);
+    m.limits.rows =
+        std::min(std::max(deployment.prefill_chunk, kMinRows), m.ranks[0].device->max_rows());
+    shard_weights(deployment, placement, on_cpu ? Progress() : progress);
+    make_ranks(deployment, placement);
     std::vector<Device *> devices;
     for (const Rank &rank : m.ranks) devices.push_back(rank.device.get());
     memory_ = std::make_unique<RankedKv>(std::move(devices), kv());
-    if (n_ranks() == 1) return;
+    if (n_ranks() == 1) {
+        m.ranks[0].device->connect();
+        return;
+    }
     m.arguments = PassArguments(max_rows(), pages_for(context_limit() + kMaxTreeNodes));
     logits_.resize(m.config.vocab);
     team_ = std::make_unique<RankTeam>(m.communicator, model_);
+    team_->run([m = &m](std::uint32_t rank) { m->ranks[rank].device->connect(); });
 }
 
 void Runner::load_drafter(const Deployment &deployment) {
@@ -86,20 +95,44 @@ void Runner::load_drafter(const Deployment &deployment) {
     m.drafter_weights = load_drafter_weights(m.drafter_checkpoint, *m.drafter_config);
 }
 
-void Runner::make_ranks(const Deployment &deployment) {
+void Runner::make_devices(const Deployment &deployment) {
     Model &m = *model_;
-    const ModelPlacement placement = place(deployment, m);
+    m.communicator = std::make_shared<Communicator>(deployment.ranks);
+    m.ranks.resize(deployment.ranks);
+    if (deployment.backend == Deployment::Backend::cuda) {
+        auto devices = open_cuda_backend(deployment.cuda_library)
+                           .make_devices(deployment.ranks, m.communicator, {});
+        for (std::uint32_t i = 0; i < deployment.ranks; ++i)
+            m.ranks[i].device = std::move(devices[i]);
+        return;
+    }
+    for (std::uint32_t i = 0; i < deployment.ranks; ++i)
+        m.ranks[i].device =
+            make_cpu_device(best_cpu_isa(), threads_per_rank(deployment), m.communicator, i);
+}
+
+void Runner::shard_weights(const Deployment &deployment, const ModelPlacement &placement,
+                           const Progress &progress) {
+    Model &m = *model_;
+    std::vector<RankWeights> loads;
+    for (std::uint32_t i = 0; i < deployment.ranks; ++i) {
+        Rank &rank = m.ranks[i];
+        rank.weights = shard_of(m.weights, placement, i);
+        if (m.drafter_config) rank.drafter_weights = shard_of(m.drafter_weights, placement, i);
+        loads.push_back({rank.device.get(), &rank.weights, &rank.drafter_weights,
+                         mla_shape(m.config, rank.weights)});
+    }
+    load_weights(loads, progress);
+}
+
+void Runner::make_ranks(const Deployment &deployment, const ModelPlacement &placement) {
+    Model &m = *model_;
     const std::uint64_t capacity =
         deployment.kv_capacity_tokens > 0 ? deployment.kv_capacity_tokens : m.limits.context;
     const std::vector<std::uint32_t> taps =
         m.drafter_config ? m.drafter_config->taps : std::vector<std::uint32_t>();
-    m.communicator = std::make_shared<Communicator>(deployment.ranks);
-    m.ranks.resize(deployment.ranks);
     for (std::uint32_t index = deployment.ranks; index-- > 0;) {
         Rank &rank = m.ranks[index];
-        rank.weights = shard_of(m.weights, placement, index);
-        rank.device =
-            make_cpu_device(best_cpu_isa(), threads_per_rank(deployment), m.communicator, index);
         rank.target = std::make_unique<Target>(*rank.device, m.config, rank.weights, m.limits.rows,
                                                m.limits.rows, taps);
         DeviceLimits limits = rank.target->limits();
@@ -110,7 +143,6 @@ void Runner::make_ranks(const Deployment &deployment) {
         limits.kv.n_shards = placement.placement.page_parts();
         limits.kv.shard = index % limits.kv.n_shards;
         if (m.drafter_config) {
-            rank.drafter_weights = shard_of(m.drafter_weights, placement, index);
             rank.drafter = std::make_unique<Drafter>(
                 *rank.device, *m.drafter_config, rank.drafter_weights, *rank.target, limits.rows,
                 deployment.rope_attention_factor.value_or(0.0f));

@@ -96,7 +96,10 @@ class Runner {
     template <typename Arguments>
     void set(const Arguments &arguments);
     void load_drafter(const Deployment &deployment);
-    void make_ranks(const Deployment &deployment);
+    void make_devices(const Deployment &deployment);
+    void shard_weights(const Deployment &deployment, const ModelPlacement &placement,
+                       const Progress &progress);
+    void make_ranks(const Deployment &deployment, const ModelPlacement &placement);
 
     std::shared_ptr<Model> model_;
     std::unique_ptr<KvMemory> memory_;

@@ -7,17 +7,21 @@
 
 namespace kimi {
 
+MlaShape mla_shape(const ModelConfig &c, const TargetWeights &w) {
+    return {w.layers[0].o.cols / c.v_dim,
+            c.nope_dim,
+            c.rope_dim,
+            c.v_dim,
+            c.kv_rank,
+            c.softmax_scale()};
+}
+
 Target::Target(Device &device, const ModelConfig &config, const TargetWeights &weights,
                std::uint32_t max_rows, std::uint32_t max_logits, std::vector<std::uint32_t> taps)
     : d_(device),
       c_(config),
       w_(weights),
-      mla_{w_.layers[0].o.cols / c_.v_dim,
-           c_.nope_dim,
-           c_.rope_dim,
-           c_.v_dim,
-           c_.kv_rank,
-           c_.softmax_scale()},
+      mla_(mla_shape(config, weights)),
       router_{c_.n_experts, c_.top_k, c_.normalize_top_k, c_.routed_scale},
       inv_freq_(yarn_inv_freq(c_.rope_dim, c_.yarn)),
       rope_amplitude_(yarn_amplitude(c_.yarn)),
@@ -83,26 +87,30 @@ void Target::attention(std::uint32_t layer) {
     const TargetLayer &w = w_.layers[layer];
     d_.linear({{{&w.q_a, a_, q_a_, c_.q_rank}, {&w.kv_a, a_, kv_, c_.latent_dim()}}}, Rows::all);
     d_.rms_norm(q_a_, w.q_a_norm, w.mla.norm_eps, Rows::all, q_a_);
-    d_.linear({{{&w.q_b, q_a_, q_}}}, Rows::all);
+    d_.linear({{{&w.q_b, q_a_, q_, 0, true}}}, Rows::all);
     d_.mla_write(layer, mla_, w.mla, kv_, rope_);
     d_.mla_attend(layer, mla_, w.mla, q_, rope_, o_);
     d_.linear({{{&w.o, o_, y_}}}, Rows::all);
 }
 
-// y = mlp(a), or that of the shared expert and the routed ones
+// y = down(silu(gate(a)) * up(a)), of the shared expert and the chosen ones in MoE layers
 void Target::feed_forward(std::uint32_t layer) {
     const TargetLayer &w = w_.layers[layer];
-    if (!w.moe) return mlp(w.dense, a_, y_);
-    d_.linear({{{&w.moe->router, a_, router_logits_, c_.n_experts}}}, Rows::all);
-    mlp(w.moe->shared, a_, y_);
-    d_.experts(router_, router_logits_, w.moe->bias.data(), w.moe->experts, a_, y_);
+    if (!w.moe) return dense(w.dense);
+    const MlpWeights &shared = w.moe->shared;
+    d_.linear({{{&w.moe->router, a_, router_logits_, c_.n_experts},
+                {&shared.gate, a_, gate_},
+                {&shared.up, a_, up_}}},
+              Rows::all);
+    d_.swiglu(gate_, up_, shared.gate.rows);
+    d_.linear({{{&shared.down, gate_, y_}}}, Rows::all);
+    d_.experts(router_, router_logits_, w.moe->bias.get(), w.moe->experts, a_, y_);
 }
 
-// out = down(silu(gate(in)) * up(in))
-void Target::mlp(const MlpWeights &w, Buffer in, Buffer out) {
-    d_.linear({{{&w.gate, in, gate_}, {&w.up, in, up_}}}, Rows::all);
+void Target::dense(const MlpWeights &w) {
+    d_.linear({{{&w.gate, a_, gate_}, {&w.up, a_, up_}}}, Rows::all);
     d_.swiglu(gate_, up_, w.gate.rows);
-    d_.linear({{{&w.down, gate_, out}}}, Rows::all);
+    d_.linear({{{&w.down, gate_, y_}}}, Rows::all);
 }
 
 std::span<const float> Target::logits(std::uint32_t i) const {

@@ -14,6 +14,9 @@
 
 namespace kimi {
 
+// Of the heads that a rank has.
+MlaShape mla_shape(const ModelConfig &config, const TargetWeights &weights);
+
 class Target {
   public:
     // Reserves the buffers for passes of at most max_rows rows, of which at most max_logits want
@@ -39,7 +42,7 @@ class Target {
     void add_norm(const Vector &norm);
     void attention(std::uint32_t layer);
     void feed_forward(std::uint32_t layer);
-    void mlp(const MlpWeights &w, Buffer in, Buffer out);
+    void dense(const MlpWeights &w);
 
     Device &d_;
     const ModelConfig &c_;

@@ -57,8 +57,9 @@ class Loader {
         w.router = bf16(p + "gate.weight", c_.n_experts, c_.hidden);
         const Tensor &bias =
             files_.take(p + "gate.e_score_correction_bias", DType::f32, {c_.n_experts});
-        w.bias.resize(c_.n_experts);
-        std::memcpy(w.bias.data(), bias.data, bias.bytes);
+        const std::shared_ptr<float[]> copy(new float[c_.n_experts]);  // aligned
+        std::memcpy(copy.get(), bias.data, bias.bytes);
+        w.bias = copy;
         w.experts.reserve(c_.n_experts);
         for (std::uint32_t e = 0; e < c_.n_experts; ++e) {
             const MlpWeights m = mlp(cat(p, "experts.", e, '.'), c_.expert_width);

@@ -1,6 +1,7 @@
 // The target's weights, named as the equations name them.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -15,8 +16,8 @@ struct MlpWeights {
 };
 
 struct MoeWeights {
-    Matrix router;            // [n_experts, hidden]
-    std::vector<float> bias;  // [n_experts] of the router
+    Matrix router;                        // [n_experts, hidden]
+    std::shared_ptr<const float[]> bias;  // [n_experts] of the router
     std::vector<Expert> experts;
     MlpWeights shared;
 };

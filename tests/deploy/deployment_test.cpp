@@ -35,10 +35,11 @@ TEST_CASE("deployment: fields, defaults and paths relative to the file") {
 TEST_CASE("deployment: ranks and placement") {
     const test::TempDir dir;
     const Deployment d = read(dir, R"({"checkpoint": "m", "ranks": 8, "kv": {"type": "fp8"},
-        "link_gb_per_s": 55.5, "placement": {"attention": "context", "experts": "groups", "expert_groups": 2,
+        "link_gb_per_s": 55.5, "cuda_library": "lib/c.so", "placement": {"attention": "context", "experts": "groups", "expert_groups": 2,
         "q_a": "split", "router": "split", "expert_replicas": 8, "expert_counts": "c.json"}})");
     CHECK(d.ranks == 8);
     CHECK(d.link_gb_per_s == 55.5f);
+    CHECK(d.cuda_library == dir.file("lib/c.so"));
     CHECK(d.kv_type == Deployment::KvType::fp8);
     CHECK(d.placement.attention == Deployment::Attention::context);
     CHECK(d.placement.experts == Deployment::Experts::groups);
@@ -50,6 +51,7 @@ TEST_CASE("deployment: ranks and placement") {
     CHECK(d.placement.expert_counts == dir.file("c.json"));
     CHECK(read(dir, R"({"checkpoint": "m"})").ranks == 1);
     CHECK(!read(dir, R"({"checkpoint": "m"})").link_gb_per_s);
+    CHECK(read(dir, R"({"checkpoint": "m"})").cuda_library.empty());
 }
 
 TEST_CASE("deployment: a checkpoint folder alone") {

@@ -180,7 +180,7 @@ TEST_CASE("trace: experts hit are the distinct ones that the rows choose") {
         recorder.begin();
         const std::vector<std::uint32_t> positions(n);
         harness.device->begin(DraftPlan{{}, positions, {}, {}});
-        harness.device->experts({c.n_experts, c.top_k, true, 1}, logits, moe.bias.data(),
+        harness.device->experts({c.n_experts, c.top_k, true, 1}, logits, moe.bias.get(),
                                 moe.experts, x, y);
         CHECK(recorder.step().experts_hit == hit.size());
         CHECK(recorder.step().weight_bytes == hit.size() * 3 * 256 * 256 * 9 / 16);

@@ -1,0 +1,38 @@
+// Activations in device memory: every buffer is fp32 and, beside that, bf16. Products read the
+// latter, sums are made in the former; an operation's formula says which one it writes.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "backend/cuda/memory.h"
+#include "backend/device.h"
+#include "base/bf16.h"
+
+namespace kimi::cuda {
+
+class Activations {
+  public:
+    Buffer alloc(std::uint32_t rows, std::uint32_t width) {
+        const std::size_t n = std::size_t{rows} * width;
+        arrays_.push_back({{n, "activations"}, {n, "activations"}});
+        return {arrays_.back().f32.data(), width};
+    }
+    // The bf16 side of a whole buffer.
+    bf16 *narrow(Buffer buffer) const {
+        const auto found = std::find_if(arrays_.begin(), arrays_.end(), [&](const Both &both) {
+            return both.f32.data() == buffer.data;
+        });
+        KIMI_CHECK(found != arrays_.end());
+        return found->narrow.data();
+    }
+
+  private:
+    struct Both {
+        DeviceArray<float> f32;
+        DeviceArray<bf16> narrow;
+    };
+    std::vector<Both> arrays_;
+};
+
+}  // namespace kimi::cuda

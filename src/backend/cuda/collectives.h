@@ -1,0 +1,108 @@
+// What the GPUs of a deployment do together: sums over them, and rows that each has a part of.
+//
+// Sums run as kernels over peer memory where every GPU reaches every other one and that is faster
+// than NCCL, measured once; as NCCL otherwise. One of the two for all sums, so that a row's bits do
+// not depend on how many rows there are.
+#pragma once
+
+#include <nccl.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/communicator.h"
+#include "backend/cuda/memory.h"
+#include "backend/cuda/stream.h"
+#include "backend/device.h"
+#include "kernels/all_reduce.h"
+
+namespace kimi::cuda {
+
+using Log = std::function<void(const std::string &line)>;
+
+// What the devices of one deployment share.
+class Group {
+  public:
+    // Devices 0 to n_ranks - 1: connects NCCL and, where the hardware allows it, peer memory.
+    Group(std::uint32_t n_ranks, std::shared_ptr<Communicator> ranks, Log log);
+    ~Group();
+    Group(const Group &) = delete;
+
+    std::uint32_t n_ranks() const { return static_cast<std::uint32_t>(buffers.size()); }
+    Communicator &ranks() const { return *ranks_; }
+    ncclComm_t comm(std::uint32_t rank) const { return comms_.empty() ? nullptr : comms_[rank]; }
+    bool has_peer_access() const { return has_peer_access_; }
+    void log(const std::string &line) const {
+        if (log_) log_(line);
+    }
+
+    std::vector<AllReduceBuffer> buffers;  // of every rank, set by each before they meet
+
+  private:
+    bool connect_peers() const;
+
+    std::shared_ptr<Communicator> ranks_;
+    Log log_;
+    std::vector<ncclComm_t> comms_;  // none for a single rank
+    bool has_peer_access_ = false;
+};
+
+// x += sum over the ranks of partial; y = norm(x) where norm is not null.
+struct Sum {
+    const float *partial;
+    float *x;
+    const bf16 *norm;
+    bf16 *y;
+    float eps;
+    const std::uint32_t *n_rows;  // on the device
+    std::uint32_t max_rows, width;
+};
+
+class Collectives {
+  public:
+    // For sums of at most kMaxRows rows of `width`.
+    Collectives(std::shared_ptr<Group> group, std::uint32_t rank, std::uint32_t width,
+                cudaStream_t stream);
+
+    // On all ranks at once, each on its own thread: tries every path with data, and times it.
+    void connect();
+
+    void add(const Sum &sum);
+    // Rows [n_rows, ranks * part] from those that each rank has: from [n_rows, part]. Of a single
+    // rank these are `from` themselves.
+    const float *gather(const float *from, std::uint32_t part, std::uint32_t n_rows);
+    // Throws KIMI_DEVICE_LOST where a rank waited for another in vain. The stream is idle.
+    void check_met();
+
+  private:
+    enum class Path : std::uint8_t { one_shot, two_shots, nccl };
+
+    AllReduceParams params(const Sum &sum, bool alone) const;
+    void add(const Sum &sum, Path path);
+    bool sums_right(Path path);
+    double microseconds(Path path, std::uint32_t n_rows);
+    double slowest(double microseconds);
+
+    struct Shared {
+        Shared() = default;
+        Shared(std::uint32_t n_ranks, std::uint32_t width, cudaStream_t stream);
+        AllReduceBuffer buffer() const { return {partial.data(), sum.data(), flags.data()}; }
+
+        DeviceArray<bf16> partial, sum;
+        DeviceArray<std::uint32_t> flags, counters;  // counters: generation[2], failed
+    };
+
+    std::shared_ptr<Group> group_;
+    std::uint32_t rank_, width_;
+    cudaStream_t stream_;
+    Shared own_, alone_;  // among all ranks; of sums that need no other rank
+    DeviceArray<float> x_, y_, rows_;
+    DeviceArray<std::uint32_t> n_rows_;
+    PinnedArray<std::uint32_t> failed_;
+    bool use_nccl_ = true;
+    std::uint32_t two_shots_from_ = UINT32_MAX;  // rows
+};
+
+}  // namespace kimi::cuda

@@ -1,0 +1,340 @@
+#include "backend/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "backend/cuda/activations.h"
+#include "backend/cuda/attention.h"
+#include "backend/cuda/kv.h"
+#include "backend/cuda/pass_tables.h"
+#include "backend/cuda/products.h"
+#include "backend/cuda/weights.h"
+#include "kernels/embed.h"
+#include "kernels/gather_rows.h"
+#include "kernels/kv_layout.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rope_table.h"
+#include "kernels/swiglu.h"
+#include "kernels/top_k.h"
+
+namespace kimi::cuda {
+namespace {
+
+const bf16 *bf16s(const std::byte *data) {
+    return reinterpret_cast<const bf16 *>(data);
+}
+
+class CudaDevice final : public Device {
+  public:
+    CudaDevice(std::shared_ptr<Group> group, std::uint32_t rank)
+        : gpu_(static_cast<int>(rank)),
+          group_(std::move(group)),
+          rank_(rank),
+          stream_(on_gpu<Stream>()),
+          weights_(stream_) {
+        check(cudaDeviceGetAttribute(&n_sms_, cudaDevAttrMultiProcessorCount, gpu_),
+              "asking for multiprocessors");
+    }
+    ~CudaDevice() override {
+        cudaSetDevice(gpu_);
+        cudaStreamSynchronize(stream_);
+    }
+
+    std::uint32_t max_rows() const override { return kMaxRows; }
+
+    void load(Matrix &w) override { use(), weights_.load(w); }
+    void load(Vector &w) override { use(), weights_.load(w); }
+    void load(std::shared_ptr<const float[]> &values, std::uint32_t n) override {
+        use(), weights_.load(values, n);
+    }
+    void load(MlaWeights &w, const MlaShape &shape) override { use(), weights_.load(w, shape); }
+    void load(std::span<Expert> layer) override { use(), weights_.load(layer); }
+
+    Buffer alloc(std::uint32_t rows, std::uint32_t width) override {
+        use();
+        return activations_.alloc(rows, width);
+    }
+
+    void reserve(const DeviceLimits &limits) override {
+        use();
+        weights_.finish();
+        check_limits(limits);
+        tables_.emplace(limits.context, limits.draft);
+        kv_.emplace(limits.kv, limits.draft, stream_);
+        products_.emplace(limits, n_sms_, stream_);
+        attention_.emplace(limits, n_sms_, stream_);
+        collectives_.emplace(group_, rank_, limits.hidden, stream_);
+        embedded_ = {std::size_t{kMaxRows} * limits.hidden, "activations"};
+        top_tokens_ = {std::size_t{kMaxRows} * kTopKMax, "drafted tokens"};
+        top_log_p_ = {std::size_t{kMaxRows} * kTopKMax, "drafted tokens"};
+        top_tokens_host_ = {top_tokens_.size(), "drafted tokens"};
+        top_log_p_host_ = {top_log_p_.size(), "drafted tokens"};
+        check(cudaStreamSynchronize(stream_), "reserving memory");
+    }
+    void connect() override { use(), collectives_->connect(); }
+
+    void begin(const StepPlan &plan) override {
+        use();
+        tables_->set(plan, stream_);
+        read_ = nullptr;
+    }
+    void begin(const DraftPlan &plan) override {
+        use();
+        tables_->set(plan, stream_);
+        read_ = nullptr;
+    }
+
+    void embed(const Matrix &table, Buffer x) override {
+        const bool whole = group_->n_ranks() == 1;
+        float *const y = whole ? x.data : embedded_.data();
+        kimi::embed({rows().token, bf16s(table.data), y, nullptr, &rows().n_rows, n_rows(),
+                     table.cols, static_cast<std::int32_t>(rank_ * table.rows), table.rows},
+                    stream_);
+        if (whole) return;
+        check(
+            cudaMemsetAsync(x.data, 0, std::size_t{n_rows()} * table.cols * sizeof(float), stream_),
+            "clearing activations");
+        collectives_->add({y, x.data, nullptr, nullptr, 0, &rows().n_rows, n_rows(), table.cols});
+    }
+
+    void rms_norm(Buffer x, const Vector &w, float eps, Rows of, Buffer y) override {
+        kimi::rms_norm(
+            {x.data, nullptr, nullptr, bf16s(w.data), narrow(y), count_at(of), count(of), w.n, eps},
+            stream_);
+    }
+
+    void add_norm(Buffer x, Buffer y, std::uint32_t width, const Vector &w, float eps,
+                  Buffer a) override {
+        collectives_->add({y.data, x.data, bf16s(w.data), w.n > 0 ? narrow(a) : nullptr, eps,
+                           &rows().n_rows, n_rows(), width});
+    }
+
+    void linear(std::span<const LinearJob> jobs, Rows of) override {
+        std::size_t bytes = 0;
+        for (const LinearJob &job : jobs) {
+            bytes += job.weight->bytes();
+            if (job.whole > job.weight->rows)
+                fail(KIMI_UNSUPPORTED,
+                     "field placement: the CUDA backend replicates q_a, kv_a and "
+                     "the router");
+        }
+        recorder().step().weight_bytes += bytes;
+        while (!jobs.empty()) {
+            const Buffer in = jobs[0].in;
+            std::size_t n = 1;
+            while (n < jobs.size() && n < kSkinnyGemmMaxJobs && jobs[n].in.data == in.data) ++n;
+            products_->linear(jobs.first(n), activations_, count_at(of), count(of));
+            jobs = jobs.subspan(n);
+        }
+    }
+
+    void swiglu(Buffer gate, Buffer up, std::uint32_t width) override {
+        kimi::swiglu({gate.data, up.data, narrow(gate), &rows().n_rows, n_rows(), width}, stream_);
+    }
+
+    void rope(std::span<const float> inv_freq, float amplitude, Buffer table) override {
+        kimi::rope_table({rows().position, frequencies(inv_freq), table.data, &rows().n_rows,
+                          n_rows(), static_cast<std::uint32_t>(inv_freq.size()), amplitude},
+                         stream_);
+    }
+
+    void mla_write(std::uint32_t layer, const MlaShape &, const MlaWeights &w, Buffer kv,
+                   Buffer rope) override {
+        // The kernel that rotates the queries also writes the latents: mla_attend calls it.
+        written_ = {layer, &w, kv.data, rope.data};
+    }
+
+    void mla_attend(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w, Buffer q,
+                    Buffer, Buffer out) override {
+        KIMI_CHECK(written_.layer == layer && written_.weights == &w);
+        recorder().step().weight_bytes += w.kv_b.bytes();
+        recorder().step().kv_bytes += tables_->kv_tokens() * kv_->shape().token_bytes();
+        attention_->attend({*tables_, *kv_, *products_, shape, w, weights_.of(w), layer,
+                            written_.kv, written_.rope, narrow(q), narrow(out)});
+    }
+
+    void experts(const RouterShape &shape, Buffer logits, const float *bias,
+                 std::span<const Expert> experts, Buffer x, Buffer y) override {
+        products_->experts(shape, weights_.of(experts), logits.data, bias, narrow(x), y.data,
+                           &rows().n_rows, n_rows());
+    }
+
+    void draft_write(DraftLayerRef layer, const DraftNorms &norms, Buffer k, Buffer v,
+                     Buffer rope) override {
+        attention_->draft_write(*tables_, *kv_, layer, norms, k.data, v.data, rope.data);
+    }
+
+    void draft_attend(DraftLayerRef layer, const DraftNorms &norms, Buffer q, Buffer k, Buffer v,
+                      Buffer rope, Buffer out) override {
+        attention_->draft_attend(*tables_, *kv_, layer, norms, q.data, k.data, v.data, rope.data,
+                                 narrow(out));
+    }
+
+    void top_k(Buffer logits, std::uint32_t vocab, std::uint32_t k, std::int32_t *tokens,
+               double *log_probability) override {
+        const std::uint32_t n = count(Rows::picked), whole = vocab * group_->n_ranks();
+        const float *const all = collectives_->gather(logits.data, vocab, n);
+        const std::size_t parts = std::size_t{kMaxRows} * top_k_chunks(whole);
+        if (part_sums_.size() < 2 * parts) {
+            part_keys_ = {parts * kTopKMax, "drafted tokens"};
+            part_sums_ = {parts * 2, "drafted tokens"};
+        }
+        kimi::top_k({all, count_at(Rows::picked), n, whole, k, top_tokens_.data(),
+                     top_log_p_.data(), part_keys_.data(), part_sums_.data()},
+                    stream_);
+        const std::size_t found = std::size_t{n} * k;
+        copy_back(top_tokens_host_.data(), top_tokens_.data(), found * sizeof(std::int32_t));
+        copy_back(top_log_p_host_.data(), top_log_p_.data(), found * sizeof(double));
+        finish();
+        std::copy_n(top_tokens_host_.data(), found, tokens);
+        std::copy_n(top_log_p_host_.data(), found, log_probability);
+    }
+
+    void copy(Buffer src, std::uint32_t width, Buffer dst) override {
+        check(cudaMemcpy2DAsync(dst.data, dst.width * sizeof(float), src.data,
+                                src.width * sizeof(float), width * sizeof(float), n_rows(),
+                                cudaMemcpyDeviceToDevice, stream_),
+              "copying activations");
+    }
+
+    void gather(Buffer src, std::uint32_t width, Buffer dst) override {
+        KIMI_CHECK(src.width == width && dst.width == width);
+        kimi::gather_rows({src.data, rows().picked, dst.data, narrow(dst), &rows().n_picked,
+                           count(Rows::picked), width},
+                          stream_);
+    }
+
+    void move_slots(std::span<const std::uint32_t> pages, std::span<const std::uint32_t> from,
+                    std::span<const std::uint32_t> to) override {
+        use(), kv_->move_slots(pages, from, to);
+    }
+    void read_slot(std::uint32_t, std::uint32_t, std::byte *) override { whole_pages(); }
+    void write_slot(std::uint32_t, std::uint32_t, const std::byte *) override { whole_pages(); }
+    std::size_t page_bytes() const override { return kv_->page_bytes(); }
+    std::size_t ring_bytes() const override { return kv_->ring_bytes(); }
+    void copy_page(std::uint32_t from, std::uint32_t to) override {
+        use(), kv_->copy_page(from, to);
+    }
+    void copy_ring(std::uint32_t from, std::uint32_t to) override {
+        use(), kv_->copy_ring(from, to);
+    }
+    void read_page(std::uint32_t page, std::byte *out) override {
+        use(), kv_->read_page(page, out);
+    }
+    void write_page(std::uint32_t page, const std::byte *in) override {
+        use(), kv_->write_page(page, in);
+    }
+    void read_ring(std::uint32_t ring, std::byte *out) override {
+        use(), kv_->read_ring(ring, out);
+    }
+    void write_ring(std::uint32_t ring, const std::byte *in) override {
+        use(), kv_->write_ring(ring, in);
+    }
+
+    // All picked rows come at once, with the first of them.
+    std::span<const float> read(Buffer buffer, std::uint32_t row, std::uint32_t width) override {
+        use();
+        const std::size_t n = std::size_t{count(Rows::picked)} * width;
+        if (read_ != buffer.data) {
+            if (read_host_.size() < n) read_host_ = {std::size_t{kMaxRows} * width, "logits"};
+            copy_back(read_host_.data(), buffer.data, n * sizeof(float));
+            finish();
+            read_ = buffer.data;
+        }
+        return {read_host_.data() + std::size_t{row} * width, width};
+    }
+
+  private:
+    void use() const { check(cudaSetDevice(gpu_), "choosing a GPU"); }
+    template <typename T>
+    T on_gpu() const {
+        use();
+        return T();
+    }
+    [[noreturn]] static void whole_pages() {
+        fail(KIMI_INTERNAL, "pages of the CUDA backend are whole on every GPU");
+    }
+
+    static void check_limits(const DeviceLimits &limits) {
+        if (limits.kv.type == KvType::f32)
+            fail(KIMI_UNSUPPORTED,
+                 "field kv.type: f32 is for the CPU, the CUDA backend has bf16 and "
+                 "fp8");
+        if (limits.kv.n_shards > 1)
+            fail(KIMI_UNSUPPORTED, "field placement.attention: context is not in the CUDA backend");
+        if (limits.kv.kv_rank != kMlaLatent || limits.kv.rope_dim != kMlaRope)
+            fail(KIMI_UNSUPPORTED, "the CUDA backend takes ", kMlaLatent, " + ", kMlaRope,
+                 " dimensions of latent KV, this model has ", limits.kv.kv_rank, " + ",
+                 limits.kv.rope_dim);
+    }
+
+    const PassRows &rows() const { return *tables_->rows(); }
+    std::uint32_t n_rows() const { return tables_->n_rows(); }
+    std::uint32_t count(Rows of) const {
+        return of == Rows::all ? tables_->n_rows() : tables_->n_picked();
+    }
+    const std::uint32_t *count_at(Rows of) const {
+        return of == Rows::all ? &rows().n_rows : &rows().n_picked;
+    }
+    bf16 *narrow(Buffer buffer) const { return activations_.narrow(buffer); }
+
+    // The target's and the drafter's frequencies, copied when they are first used.
+    const float *frequencies(std::span<const float> inv_freq) {
+        for (const auto &[host, device] : frequencies_)
+            if (host == inv_freq.data()) return device.data();
+        DeviceArray<float> copy(inv_freq.size(), "frequencies");
+        check(cudaMemcpyAsync(copy.data(), inv_freq.data(), copy.bytes(), cudaMemcpyHostToDevice,
+                              stream_),
+              "copying frequencies");
+        check(cudaStreamSynchronize(stream_), "copying frequencies");
+        frequencies_.emplace_back(inv_freq.data(), std::move(copy));
+        return frequencies_.back().second.data();
+    }
+
+    void copy_back(void *to, const void *from, std::size_t bytes) {
+        check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "copying results");
+    }
+    // Until all is done; then whether it went well.
+    void finish() {
+        check(cudaStreamSynchronize(stream_), "computing");
+        collectives_->check_met();
+    }
+
+    // What mla_write leaves to mla_attend.
+    struct Written {
+        std::uint32_t layer = 0;
+        const MlaWeights *weights = nullptr;
+        const float *kv = nullptr, *rope = nullptr;
+    };
+
+    int gpu_, n_sms_ = 0;
+    std::shared_ptr<Group> group_;
+    std::uint32_t rank_;
+    Stream stream_;
+    CudaWeights weights_;
+    Activations activations_;
+    std::optional<PassTables> tables_;
+    std::optional<CudaKv> kv_;
+    std::optional<Products> products_;
+    std::optional<Attention> attention_;
+    std::optional<Collectives> collectives_;
+    Written written_;
+    std::vector<std::pair<const float *, DeviceArray<float>>> frequencies_;
+    DeviceArray<float> embedded_;  // [rows, hidden] of this rank's part of the vocabulary
+    DeviceArray<std::int32_t> top_tokens_;
+    DeviceArray<double> top_log_p_, part_sums_;
+    DeviceArray<unsigned long long> part_keys_;
+    PinnedArray<std::int32_t> top_tokens_host_;
+    PinnedArray<double> top_log_p_host_;
+    PinnedArray<float> read_host_;
+    const float *read_ = nullptr;  // whose picked rows are in read_host_
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_cuda_device(std::shared_ptr<Group> group, std::uint32_t rank) {
+    return std::make_unique<CudaDevice>(std::move(group), rank);
+}
+
+}  // namespace kimi::cuda

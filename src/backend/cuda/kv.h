@@ -1,0 +1,72 @@
+// The KV memory of one GPU: the target's pages, and the drafter's pages and rings.
+#pragma once
+
+#include <span>
+
+#include "backend/cuda/memory.h"
+#include "backend/cuda/stream.h"
+#include "backend/device.h"
+#include "base/bf16.h"
+
+namespace kimi::cuda {
+
+class CudaKv {
+  public:
+    CudaKv(const KvShape &shape, const DraftShape &draft, cudaStream_t stream);
+
+    const KvShape &shape() const { return shape_; }
+    bool fp8() const { return shape_.type == KvType::fp8; }
+    // Of a layer.
+    std::uint8_t *pages(std::uint32_t layer) const { return pages_.at(layer); }
+    bf16 *draft(DraftLayerRef layer) const {
+        return reinterpret_cast<bf16 *>((layer.sliding ? rings_ : draft_pages_).at(layer.index));
+    }
+
+    // As KvMemory says. What they enqueue runs behind the passes; reads and writes wait for it.
+    void move_slots(std::span<const std::uint32_t> pages, std::span<const std::uint32_t> from,
+                    std::span<const std::uint32_t> to);
+    std::size_t page_bytes() const;
+    std::size_t ring_bytes() const;
+    void copy_page(std::uint32_t from, std::uint32_t to);
+    void copy_ring(std::uint32_t from, std::uint32_t to);
+    void read_page(std::uint32_t page, std::byte *out);
+    void write_page(std::uint32_t page, const std::byte *in);
+    void read_ring(std::uint32_t ring, std::byte *out);
+    void write_ring(std::uint32_t ring, const std::byte *in);
+
+  private:
+    // [layers, units], a unit being a page or a ring.
+    struct Pool {
+        Pool() = default;
+        Pool(std::uint32_t n_layers, std::uint32_t n_units, std::size_t unit_bytes,
+             cudaStream_t stream);
+
+        std::uint32_t n_layers = 0;
+        std::size_t unit_bytes = 0, layer_bytes = 0;
+        DeviceArray<std::uint8_t> memory;
+
+        std::uint8_t *at(std::uint32_t layer) const { return memory.data() + layer * layer_bytes; }
+        std::uint8_t *at(std::uint32_t layer, std::uint32_t unit) const {
+            return at(layer) + unit * unit_bytes;
+        }
+    };
+
+    std::size_t draft_token_bytes() const;  // with the KV heads of all ranks
+    void copy_unit(const Pool &pool, std::uint32_t from, std::uint32_t to);
+    // Between a unit of the drafter and a byte string with the heads of all ranks.
+    void transfer(std::uint8_t *mine, std::uint32_t n_tokens, std::byte *whole,
+                  cudaMemcpyKind direction);
+    void transfer(const Pool &pool, std::uint32_t unit, std::uint32_t n_tokens, std::byte *whole,
+                  cudaMemcpyKind direction);
+    void transfer_page(std::uint32_t page, std::byte *whole, cudaMemcpyKind direction);
+
+    KvShape shape_;
+    DraftShape draft_;
+    cudaStream_t stream_;
+    Pool pages_, draft_pages_, rings_;
+    PinnedArray<std::uint32_t> moves_host_;  // n, from, to
+    DeviceArray<std::uint32_t> moves_;
+    Event moved_;
+};
+
+}  // namespace kimi::cuda

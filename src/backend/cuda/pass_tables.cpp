@@ -1,0 +1,110 @@
+#include "backend/cuda/pass_tables.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace kimi::cuda {
+namespace {
+
+std::size_t table_bytes(std::uint32_t pages_stride) {
+    return sizeof(PassRows) + std::size_t{kMaxRows} * pages_stride * sizeof(std::uint32_t);
+}
+
+// How many pages from the first on follow each other.
+std::uint32_t run_length(std::span<const std::uint32_t> pages) {
+    std::uint32_t n = pages.empty() ? 0 : 1;
+    while (n < pages.size() && pages[n] == pages[0] + n) ++n;
+    return n;
+}
+
+}  // namespace
+
+PassTables::PassTables(std::uint32_t max_context, const DraftShape &draft)
+    : pages_stride_((max_context + kMaxTreeNodes) / kPageTokens + 1),
+      ring_slots_(draft.ring_slots),
+      host_(table_bytes(pages_stride_), "pass tables"),
+      device_(table_bytes(pages_stride_), "pass tables") {}
+
+StepTables PassTables::step() const {
+    return {&rows()->n_sequences, rows()->sequences, pages(),
+            pages_stride_,        rows()->base,      rows()->word};
+}
+
+void PassTables::begin(std::span<const std::uint32_t> position,
+                       std::span<const std::uint32_t> picked, std::size_t n_sequences) {
+    KIMI_CHECK(position.size() <= kMaxRows && picked.size() <= kMaxRows && n_sequences <= kMaxRows);
+    copied_.wait();
+    PassRows &rows = host();
+    rows.n_rows = static_cast<std::uint32_t>(position.size());
+    rows.n_picked = static_cast<std::uint32_t>(picked.size());
+    rows.n_sequences = static_cast<std::uint32_t>(n_sequences);
+    std::copy(position.begin(), position.end(), rows.position);
+    std::copy(picked.begin(), picked.end(), rows.picked);
+    widest_ = context_ = 0;
+    kv_tokens_ = 0;
+}
+
+void PassTables::set_pages(std::uint32_t sequence, std::span<const std::uint32_t> pages) {
+    const std::size_t n = std::min<std::size_t>(pages.size(), pages_stride_);
+    std::copy_n(pages.begin(), n,
+                reinterpret_cast<std::uint32_t *>(host_.data() + sizeof(PassRows)) +
+                    std::size_t{sequence} * pages_stride_);
+}
+
+void PassTables::upload(cudaStream_t stream) {
+    const std::size_t bytes =
+        sizeof(PassRows) + std::size_t{host().n_sequences} * pages_stride_ * sizeof(std::uint32_t);
+    check(cudaMemcpyAsync(device_.data(), host_.data(), bytes, cudaMemcpyHostToDevice, stream),
+          "copying the tables of a pass");
+    copied_.record(stream);
+}
+
+void PassTables::set(const StepPlan &plan, cudaStream_t stream) {
+    begin(plan.position, plan.logit_row, plan.sequences.size());
+    PassRows &rows = host();
+    std::copy(plan.token.begin(), plan.token.end(), rows.token);
+    std::copy(plan.base.begin(), plan.base.end(), rows.base);
+    std::copy(plan.word.begin(), plan.word.end(), rows.word);
+    for (std::uint32_t s = 0; s < plan.sequences.size(); ++s) {
+        const PlanSequence &sequence = plan.sequences[s];
+        rows.sequences[s] = {sequence.first_row, sequence.n_rows,
+                             sequence.pages.empty() ? 0 : sequence.pages[0],
+                             run_length(sequence.pages)};
+        set_pages(s, sequence.pages);
+        widest_ = std::max(widest_, sequence.n_rows);
+        kv_tokens_ += plan.slot[sequence.first_row + sequence.n_rows - 1] + 1;
+        for (std::uint32_t r = sequence.first_row; r < sequence.first_row + sequence.n_rows; ++r) {
+            rows.cell[r] = sequence.pages[plan.slot[r] / kPageTokens] * kPageTokens +
+                           plan.slot[r] % kPageTokens;
+            context_ = std::max(
+                context_, plan.base[r] + static_cast<std::uint32_t>(std::popcount(plan.word[r])));
+        }
+    }
+    upload(stream);
+}
+
+void PassTables::set(const DraftPlan &plan, cudaStream_t stream) {
+    begin(plan.position, plan.picked, plan.sequences.size());
+    PassRows &rows = host();
+    std::copy(plan.token.begin(), plan.token.end(), rows.token);
+    for (std::uint32_t s = 0; s < plan.sequences.size(); ++s) {
+        const DraftSequence &sequence = plan.sequences[s];
+        DraftSpan span = {sequence.first_row,  sequence.n_rows, sequence.first_position,
+                          sequence.full_begin, sequence.ring,   {}};
+        rows.full[s] = span;
+        span.begin = sequence.ring_begin;
+        rows.sliding[s] = span;
+        set_pages(s, sequence.pages);
+        widest_ = std::max(widest_, sequence.n_rows);
+        context_ = std::max(context_, sequence.first_position);
+        if (!plan.token.empty()) continue;  // a block writes no context
+        for (std::uint32_t i = 0; i < sequence.n_rows; ++i) {
+            const std::uint32_t p = sequence.first_position + i, r = sequence.first_row + i;
+            rows.cell[r] = sequence.pages[p / kPageTokens] * kPageTokens + p % kPageTokens;
+            if (ring_slots_ > 0) rows.ring_cell[r] = sequence.ring * ring_slots_ + p % ring_slots_;
+        }
+    }
+    upload(stream);
+}
+
+}  // namespace kimi::cuda

@@ -1,0 +1,71 @@
+// What changes from pass to pass, in device memory: kernels read it there, so that the same
+// launches serve every pass.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backend/cuda/memory.h"
+#include "backend/cuda/stream.h"
+#include "backend/device.h"
+#include "kernels/draft_attend.h"
+#include "kernels/step_tables.h"
+
+namespace kimi::cuda {
+
+inline constexpr std::uint32_t kMaxRows = 64;  // of a pass: what the kernels take
+
+// One layout on the host and on the device. Behind it lie the pages, [sequences, pages_stride].
+struct PassRows {
+    StepSequence sequences[kMaxRows];             // of the target
+    DraftSpan full[kMaxRows], sliding[kMaxRows];  // of the drafter's two kinds of layers
+    std::uint64_t word[kMaxRows];
+    std::int32_t token[kMaxRows];
+    std::uint32_t position[kMaxRows], base[kMaxRows];
+    std::uint32_t cell[kMaxRows];       // page * 64 + place in the page
+    std::uint32_t ring_cell[kMaxRows];  // ring * ring_slots + place in the ring
+    std::uint32_t picked[kMaxRows];
+    std::uint32_t n_rows, n_picked, n_sequences, reserved;
+};
+
+class PassTables {
+  public:
+    PassTables(std::uint32_t max_context, const DraftShape &draft);
+
+    // Fills the tables and enqueues their copy.
+    void set(const StepPlan &plan, cudaStream_t stream);
+    void set(const DraftPlan &plan, cudaStream_t stream);
+
+    // On the device.
+    const PassRows *rows() const { return reinterpret_cast<const PassRows *>(device_.data()); }
+    const std::uint32_t *pages() const {
+        return reinterpret_cast<const std::uint32_t *>(device_.data() + sizeof(PassRows));
+    }
+    std::uint32_t pages_stride() const { return pages_stride_; }
+    StepTables step() const;
+
+    // Of this pass, on the host.
+    std::uint32_t n_rows() const { return host().n_rows; }
+    std::uint32_t n_picked() const { return host().n_picked; }
+    std::uint32_t n_sequences() const { return host().n_sequences; }
+    std::uint32_t widest() const { return widest_; }    // rows of a sequence
+    std::uint32_t context() const { return context_; }  // the longest of a row
+    // Tokens of the context that the target's sequences read, together.
+    std::size_t kv_tokens() const { return kv_tokens_; }
+
+  private:
+    PassRows &host() const { return *reinterpret_cast<PassRows *>(host_.data()); }
+    void begin(std::span<const std::uint32_t> position, std::span<const std::uint32_t> picked,
+               std::size_t n_sequences);
+    void set_pages(std::uint32_t sequence, std::span<const std::uint32_t> pages);
+    void upload(cudaStream_t stream);
+
+    std::uint32_t pages_stride_, ring_slots_;
+    std::uint32_t widest_ = 0, context_ = 0;
+    std::size_t kv_tokens_ = 0;
+    PinnedArray<std::byte> host_;
+    DeviceArray<std::byte> device_;
+    Event copied_;  // host_ may be written again
+};
+
+}  // namespace kimi::cuda
