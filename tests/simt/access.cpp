@@ -115,6 +115,18 @@ void mark_store(const Thread &thread, const Memory &m, std::size_t offset, unsig
     s.store(state, bytes);
 }
 
+void check_order(const Thread &thread, const Memory &m, std::size_t offset, std::uint64_t bytes,
+                 bool write, Site site) {
+    User *user = thread.block->run().user;
+    if (user == nullptr || !m.uses) return;
+    if (const std::uint32_t other = use(m.first_use(), offset, bytes, *user, write)) {
+        thread.block->fault(thread, FaultKind::kUnordered, site,
+                            cat(write ? "written" : "read", " while nothing orders ",
+                                user->name_of(other), " before"),
+                            m.name, offset);
+    }
+}
+
 // Also the reading half of an atomic.
 void mark_load(const Thread &thread, const Memory &m, std::size_t offset, unsigned bytes, Touch how,
                Site site) {
@@ -139,6 +151,9 @@ void mark(const Thread &thread, const Memory &m, std::size_t offset, unsigned by
         mark_load(thread, m, offset, bytes, how, site);
     }
     if (is_write(how)) mark_store(thread, m, offset, bytes, how, site);
+    // Volatile and atomic accesses are what streams order themselves with.
+    const bool plain = how <= Touch::kStore;
+    if (plain) check_order(thread, m, offset, bytes, how == Touch::kStore, site);
 }
 
 }  // namespace
@@ -162,6 +177,12 @@ void check_global(const Thread &thread, const GlobalPlace &place, std::uint64_t 
                     cat(what, " of ", bytes, " bytes, the buffer has ", m->bytes, " (position ",
                         static_cast<std::int64_t>(offset), ")"),
                     m->name, offset);
+    }
+    const unsigned device = block.run().device;
+    if ((m->visible_to.load(std::memory_order_relaxed) >> device & 1U) == 0) {
+        block.fault(thread, FaultKind::kOutOfBounds, site,
+                    cat(what, " of memory that device ", device, " has no access to"), m->name,
+                    offset);
     }
     if (place.address % alignment != 0) {
         block.fault(thread, FaultKind::kMisaligned, site,
@@ -196,6 +217,7 @@ void mark_global_read(const Thread &thread, const GlobalPlace &place, std::uint6
         mark_load(thread, *place.memory, offset + i, step, Touch::kLoad, site);
         i += step;
     }
+    check_order(thread, *place.memory, offset, bytes, false, site);
 }
 
 std::byte *touch(const GlobalPlace &place, unsigned bytes, Touch how, Site site) {

@@ -19,7 +19,8 @@ struct GlobalPlace {
     const Memory *memory = nullptr;
 };
 
-// Volatile stands for everything flags are made of: volatile, acquire and release.
+// Volatile stands for everything flags are made of: volatile, acquire and release. Plain accesses
+// come first.
 enum class Touch : std::uint8_t {
     kLoad,
     kReadOnlyLoad,

@@ -20,6 +20,8 @@ const char *name_of(FaultKind kind) {
             return "read-only load of written memory";
         case FaultKind::kWriteOverlap:
             return "written by two blocks";
+        case FaultKind::kUnordered:
+            return "unordered use by two streams";
         case FaultKind::kSharedRace:
             return "shared-memory race";
         case FaultKind::kAsyncCopy:

@@ -17,6 +17,7 @@ enum class FaultKind : std::uint8_t {
     kUnwrittenOutput,    // a declared output was not written completely
     kReadOnlyWritten,    // load_readonly of memory that the same launch wrote
     kWriteOverlap,       // two blocks wrote the same bytes
+    kUnordered,          // two streams used the same bytes, one wrote, and nothing orders them
     kSharedRace,         // conflicting accesses to shared memory, not ordered
     kAsyncCopy,          // destination of a copy touched before the copy was waited for
     kBarrierDivergence,  // threads exited, or wait at different barriers or with different counts

@@ -52,6 +52,10 @@ Memory *register_memory(void *base, std::size_t bytes, std::string name) {
     return &memory;
 }
 
+void track_uses(Memory &memory) {
+    memory.uses = zeroed((memory.bytes / Use::kBytes + 1) * sizeof(Use));
+}
+
 void release_memory(Memory *memory) {
     Registry &r = registry();
     const std::unique_lock lock(r.mutex);
@@ -59,6 +63,7 @@ void release_memory(Memory *memory) {
     memory->live = false;
     memory->state.reset();
     memory->stored_by.reset();
+    memory->uses.reset();
 }
 
 const Memory *find_memory(const void *p) {

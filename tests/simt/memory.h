@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/simt/use.h"
+
 namespace kimi::simt::host {
 
 // Zeroed bytes that cost nothing until they are touched.
@@ -32,14 +34,18 @@ struct Memory {
     std::string name;
     bool live = true;
     bool may_overlap = false;  // two blocks may store to the same byte
+    bool of_host = false;      // the host writes it, unseen: all of it counts as written
     LazyBytes state;           // of every byte
     LazyBytes
-        stored_by;  // number of the block that wrote it in the current launch, folded to 1..255
+        stored_by;   // number of the block that wrote it in the current launch, folded to 1..255
+    LazyBytes uses;  // Use of every 4 bytes; null: not looked at
+    std::atomic<std::uint64_t> visible_to{~std::uint64_t{0}};  // devices, a bit each
 
+    Use *first_use() const { return reinterpret_cast<Use *>(uses.get()); }
     std::size_t offset_of(std::uintptr_t address) const {
         return address - reinterpret_cast<std::uintptr_t>(base);
     }
-    void mark_written(std::size_t begin, std::size_t count, bool value) {
+    void mark_written(std::size_t begin, std::size_t count, bool value) const {
         std::memset(state.get() + begin, value ? kWritten : 0, count);
     }
 };
@@ -48,6 +54,8 @@ struct Memory {
 // stays the caller's. All bytes count as unwritten. Thread safe. The record lives forever, so that
 // use after release is found.
 Memory *register_memory(void *base, std::size_t bytes, std::string name);
+// From now on, uses by streams have to be ordered.
+void track_uses(Memory &memory);
 void release_memory(Memory *memory);
 // The live allocation that holds p (or ends at p), or null.
 const Memory *find_memory(const void *p);

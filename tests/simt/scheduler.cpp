@@ -91,7 +91,7 @@ std::string LaunchRun::refusal() const {
 // ---- rounds
 
 Scheduler::~Scheduler() {
-    abandon();
+    for (Active &a : active_) abandon(a);
 }
 
 void Scheduler::add(LaunchRun &run) {
@@ -150,10 +150,12 @@ void Scheduler::round(bool more_may_come) {
     std::erase_if(active_, [this](Active &a) { return !run_launch(a); });
     if (active_.empty()) return;
     if (!more_may_come) pass_time();
-    // A wait for somebody who failed never ends.
-    const bool failed = std::any_of(active_.begin(), active_.end(),
-                                    [](const Active &a) { return a.run->failed(); });
-    if (failed) abandon();
+    // Blocks that wait for one that has failed do so for ever.
+    std::erase_if(active_, [](Active &a) {
+        if (!a.run->failed()) return false;
+        abandon(a);
+        return true;
+    });
 }
 
 // All threads poll. Time goes faster and faster while nothing changes.
@@ -181,11 +183,8 @@ void Scheduler::report_hang(const char *detail) {
     for (Active &a : active_) a.resident.front()->report_hang(detail);
 }
 
-void Scheduler::abandon() {
-    for (Active &a : active_) {
-        for (auto &b : a.resident) pool().give(std::move(b));
-    }
-    active_.clear();
+void Scheduler::abandon(Active &active) {
+    for (auto &b : active.resident) pool().give(std::move(b));
 }
 
 }  // namespace kimi::simt::host

@@ -46,6 +46,8 @@ struct LaunchRun {
     const Options options;
     Clock own_clock;
     Clock *clock = &own_clock;
+    unsigned device = 0;   // whose memory it sees
+    User *user = nullptr;  // of memory that streams share; null: alone
     std::atomic<std::uint64_t> next_block{0};
 
     std::mutex mutex;
@@ -70,9 +72,11 @@ class Scheduler {
     bool idle() const { return active_.empty(); }
     bool runs(const LaunchRun &run) const;
     // Lets every resident block run until it waits. Launches without blocks left to run leave, and
-    // all of them once one has failed. If all threads only poll, time passes, unless more launches
-    // may come that they wait for.
+    // those that have failed. If all threads only poll, time passes, unless more launches may come
+    // that they wait for.
     void round(bool more_may_come = false);
+    // Grows with everything that can end somebody's polling.
+    std::uint64_t progress() const { return progress_; }
     // What the blocks that this scheduler ran for the launch did. Once, after the launch.
     Tally take_tally(const LaunchRun &run);
 
@@ -87,7 +91,7 @@ class Scheduler {
     bool run_launch(Active &active);
     void pass_time();
     void report_hang(const char *detail);
-    void abandon();
+    static void abandon(Active &active);
 
     Clock &clock_;
     std::vector<Active> active_;

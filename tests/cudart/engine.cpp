@@ -1,0 +1,233 @@
+#include "tests/cudart/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace kimi::cudart {
+namespace {
+
+using simt::host::LaunchRun;
+
+simt::host::Options options_of(const Machine &machine) {
+    simt::host::Options options;
+    options.races = machine.check_races;
+    options.counters = false;
+    options.alone = false;
+    options.resident_blocks = static_cast<unsigned>(machine.n_sms);
+    return options;
+}
+
+std::string text_of_current() {
+    return current_error().text;
+}
+
+}  // namespace
+
+void Engine::stop() {
+    if (!thread_.joinable()) return;
+    {
+        const std::lock_guard lock(mutex);
+        thread_.request_stop();
+        work_comes_.notify_all();
+    }
+    thread_.join();
+}
+
+// ---- called by host threads
+
+OpPtr Engine::add(int device, TaskPtr task, std::size_t lane, const std::vector<OpPtr> &before) {
+    auto op = std::make_shared<Op>();
+    op->device = device;
+    op->task = std::move(task);
+    op->lane = lane;
+    op->place = ++places_[lane];
+    op->knows = host_knows_;
+    for (const OpPtr &b : before) {
+        if (b == nullptr) continue;
+        op->knows.join(b->knows);
+        if (b->done) continue;
+        op->before.push_back(b);
+        b->next.push_back(op);
+    }
+    op->n_before = op->before.size();
+    op->knows.reach(lane, op->place);
+    ++n_added_;
+    if (stalled_since_ != std::chrono::steady_clock::time_point{}) work_comes_.notify_all();
+    return op;
+}
+
+void Engine::want(const OpPtr &op) {
+    std::vector<OpPtr> todo = {op};
+    while (!todo.empty()) {
+        const OpPtr o = std::move(todo.back());
+        todo.pop_back();
+        if (o == nullptr || o->wanted) continue;
+        o->wanted = true;
+        ++n_wanted_;
+        if (o->n_before == 0) ready_.push_back(o);
+        todo.insert(todo.end(), o->before.begin(), o->before.end());
+    }
+    if (n_wanted_ == 0) return;
+    if (!thread_.joinable()) {
+        thread_ = std::jthread([this](const std::stop_token &stop) { work(stop); });
+    }
+    work_comes_.notify_all();
+}
+
+void Engine::wait(Lock &lock, const OpPtr &op) {
+    if (op == nullptr) return;
+    want(op);
+    op->awaited = true;
+    op_done_.wait(lock, [&op] { return op->done; });
+    seen(*op);
+}
+
+// ---- the thread
+
+void Engine::work(const std::stop_token &stop) {
+    Lock lock(mutex);
+    while (!stop.stop_requested()) {
+        begin_ready(lock);
+        if (!active_.empty()) {
+            run_round(lock);
+        } else if (n_wanted_ > 0) {
+            stall(lock);
+        } else {
+            work_comes_.wait(lock);
+        }
+    }
+}
+
+template <typename F>
+void Engine::run_unlocked(Lock &lock, F &&f) {
+    visits_.wait(lock, [this] { return n_visitors_ == 0; });
+    running_ = true;
+    lock.unlock();
+    f();
+    lock.lock();
+    running_ = false;
+    visits_.notify_all();
+}
+
+void Engine::begin_ready(Lock &lock) {
+    while (!ready_.empty()) {
+        const OpPtr op = std::move(ready_.front());
+        ready_.pop_front();
+        get_on();
+        begin(lock, op);
+    }
+}
+
+void Engine::begin(Lock &lock, const OpPtr &op) {
+    const Task &task = *op->task;
+    if (task.kind == Task::Kind::kMarker || hooks_.error_of(op->device) != cudaSuccess) {
+        return finish(op);
+    }
+    const std::uint32_t id = begun_.add({op->lane, op->place, task.name});
+    auto user = std::make_unique<Running>(begun_, id, op->knows, op->device);
+    if (task.kind == Task::Kind::kKernel) return begin_kernel(op, std::move(user));
+    run_task(lock, op, *user);
+}
+
+void Engine::begin_kernel(const OpPtr &op, std::unique_ptr<Running> user) {
+    ++n_kernels_;
+    if (const cudaError_t error = hooks_.kernel_begins(); error != cudaSuccess) {
+        broken(*op, error, "as the test wants");
+        return finish(op);
+    }
+    auto run = std::make_unique<LaunchRun>(op->task->launch, options_of(machine_));
+    run->device = static_cast<unsigned>(op->device);
+    if (machine_.check_order) run->user = user.get();
+    scheduler_->add(*run);
+    active_.push_back({op, std::move(user), std::move(run)});
+}
+
+void Engine::run_task(Lock &lock, const OpPtr &op, Running &user) {
+    std::string why;
+    run_unlocked(lock, [&] {
+        try {
+            op->task->run(user);
+        } catch (...) {
+            why = text_of_current();
+        }
+    });
+    if (!why.empty()) broken(*op, cudaErrorIllegalAddress, why);
+    finish(op);
+}
+
+void Engine::run_round(Lock &lock) {
+    const std::uint64_t before = scheduler_->progress();
+    run_unlocked(lock, [this] { scheduler_->round(!time_passes_); });
+    const std::size_t n_active = active_.size();
+    end_launches();
+    if (scheduler_->progress() == before && active_.size() == n_active) {
+        stall(lock);
+    } else {
+        get_on();
+    }
+}
+
+void Engine::end_launches() {
+    const auto ended =
+        std::stable_partition(active_.begin(), active_.end(),
+                              [this](const Active &a) { return scheduler_->runs(*a.run); });
+    std::vector<Active> done(std::make_move_iterator(ended),
+                             std::make_move_iterator(active_.end()));
+    active_.erase(ended, active_.end());
+    for (Active &a : done) {
+        scheduler_->take_tally(*a.run);
+        if (a.run->thrown) {
+            try {
+                std::rethrow_exception(a.run->thrown);
+            } catch (...) {
+                broken(*a.op, cudaErrorLaunchFailure, text_of_current());
+            }
+        } else if (!a.run->faults.empty()) {
+            const auto &fault = a.run->faults[0];
+            const bool hangs = fault.kind == simt::host::FaultKind::kHang;
+            broken(*a.op, hangs ? cudaErrorLaunchTimeout : cudaErrorIllegalAddress, fault.text());
+        }
+        finish(a.op);
+    }
+}
+
+// Nothing that runs gets on: others may have to run, or to come.
+void Engine::stall(Lock &lock) {
+    const auto now = std::chrono::steady_clock::now();
+    if (stalled_since_ == std::chrono::steady_clock::time_point{}) stalled_since_ = now;
+    for (const OpPtr &op : hooks_.last_ops()) {
+        if (op != nullptr && !op->done) want(op);
+    }
+    if (!ready_.empty()) return;
+    if (std::chrono::duration<double>(now - stalled_since_).count() > machine_.patience_s) {
+        time_passes_ = true;
+        return;
+    }
+    const std::uint64_t n = n_added_;
+    work_comes_.wait_for(lock, std::chrono::milliseconds(1), [&] { return n_added_ != n; });
+}
+
+void Engine::get_on() {
+    stalled_since_ = {};
+    time_passes_ = false;
+}
+
+void Engine::broken(const Op &op, cudaError_t error, const std::string &why) {
+    hooks_.broken(op.device, error, cat(op.task->name, " on device ", op.device, ": ", why));
+}
+
+void Engine::finish(const OpPtr &op) {
+    op->done = true;
+    op->end = std::chrono::steady_clock::now();
+    --n_wanted_;
+    for (const OpPtr &next : op->next) {
+        if (--next->n_before == 0 && next->wanted) ready_.push_back(next);
+    }
+    op->next.clear();
+    op->before.clear();
+    if (op->awaited) op_done_.notify_all();
+}
+
+}  // namespace kimi::cudart

@@ -1,0 +1,176 @@
+// Streams and events.
+#include "tests/cudart/runtime.h"
+
+using namespace kimi::cudart;
+
+namespace {
+
+cudaError_t create(Runtime &r, cudaStream_t *out, unsigned flags) {
+    if (flags > cudaStreamNonBlocking) return cudaErrorInvalidValue;
+    auto stream = std::make_unique<Stream>();
+    stream->device = Runtime::of_thread().device;
+    stream->flags = flags;
+    stream->lane = r.engine.new_lane();
+    r.streams.insert(stream.get());
+    *out = stream.release();
+    return cudaSuccess;
+}
+
+TaskPtr marker(const char *name) {
+    return std::make_shared<Task>(Task{Task::Kind::kMarker, name});
+}
+
+// The operation to wait for, or null; *status is set otherwise.
+Event *find(Runtime &r, cudaEvent_t handle) {
+    return r.events.count(handle) != 0 ? handle : nullptr;
+}
+
+cudaError_t query(Runtime &r, const OpPtr &op, int device) {
+    if (op != nullptr && !op->done) {
+        r.engine.want(op);
+        return cudaErrorNotReady;
+    }
+    if (op != nullptr) r.engine.seen(*op);
+    return r.device(device).error;
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
+    return call(__func__, When::kWhole,
+                [&](Runtime &r, Lock &) { return create(r, stream, flags); });
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int) {
+    return call(__func__, When::kWhole,
+                [&](Runtime &r, Lock &) { return create(r, stream, flags); });
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+    return call(__func__, When::kWhole, [&](Runtime &, Lock &) {
+        *least = 0;
+        *greatest = -5;
+        return cudaSuccess;
+    });
+}
+
+// What is in it still runs.
+cudaError_t cudaStreamDestroy(cudaStream_t handle) {
+    return call(__func__, When::kAlways, [&](Runtime &r, Lock &) {
+        Stream *stream = r.find(handle);
+        if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+        stream->destroyed = true;
+        r.forget_drained_streams();
+        return r.current().error;
+    });
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
+    return call(__func__, When::kAlways, [&](Runtime &r, Lock &lock) {
+        const Stream *stream = r.find(handle);
+        if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+        const int device = stream->device;
+        r.engine.wait(lock, OpPtr(stream->last));
+        return r.device(device).error;
+    });
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t handle) {
+    return call(__func__, When::kAlways, [&](Runtime &r, Lock &) {
+        const Stream *stream = r.find(handle);
+        if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+        return query(r, stream->last, stream->device);
+    });
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned flags) {
+    return call(__func__, When::kWhole, [&](Runtime &r, Lock &) {
+        Stream *stream = r.find(handle);
+        const Event *e = find(r, event);
+        if (stream == nullptr || e == nullptr) return cudaErrorInvalidResourceHandle;
+        if (flags != 0) return cudaErrorInvalidValue;
+        if (e->recorded != nullptr) r.append(*stream, marker("wait for an event"), {e->recorded});
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
+    return call(__func__, When::kWhole, [&](Runtime &r, Lock &) {
+        if (flags > (cudaEventBlockingSync | cudaEventDisableTiming)) return cudaErrorInvalidValue;
+        auto e = std::make_unique<Event>();
+        e->device = Runtime::of_thread().device;
+        e->flags = flags;
+        r.events.insert(e.get());
+        *event = e.release();
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    return call(__func__, When::kAlways, [&](Runtime &r, Lock &) {
+        if (r.events.erase(event) == 0) return cudaErrorInvalidResourceHandle;
+        delete event;
+        return r.current().error;
+    });
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
+    return call(__func__, When::kWhole, [&](Runtime &r, Lock &) {
+        Stream *stream = r.find(handle);
+        Event *e = find(r, event);
+        if (stream == nullptr || e == nullptr) return cudaErrorInvalidResourceHandle;
+        if (stream->device != e->device) {
+            return r.refused(cudaErrorInvalidResourceHandle,
+                             "an event of one device is recorded in a stream of another");
+        }
+        r.append(*stream, marker("event"));
+        e->recorded = stream->last;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    return call(__func__, When::kAlways, [&](Runtime &r, Lock &lock) {
+        const Event *e = find(r, event);
+        if (e == nullptr) return cudaErrorInvalidResourceHandle;
+        const int device = e->device;
+        r.engine.wait(lock, OpPtr(e->recorded));
+        return r.device(device).error;
+    });
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    return call(__func__, When::kAlways, [&](Runtime &r, Lock &) {
+        const Event *e = find(r, event);
+        if (e == nullptr) return cudaErrorInvalidResourceHandle;
+        return query(r, e->recorded, e->device);
+    });
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
+    return call(__func__, When::kWhole, [&](Runtime &r, Lock &) {
+        const Event *a = find(r, from), *b = find(r, to);
+        if (a == nullptr || b == nullptr || a->recorded == nullptr || b->recorded == nullptr ||
+            ((a->flags | b->flags) & cudaEventDisableTiming) != 0) {
+            return cudaErrorInvalidResourceHandle;
+        }
+        if (!a->recorded->done || !b->recorded->done) return cudaErrorNotReady;
+        *ms = std::chrono::duration<float, std::milli>(b->recorded->end - a->recorded->end).count();
+        return cudaSuccess;
+    });
+}
+
+// It must not call CUDA.
+cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t f, void *user) {
+    return call(__func__, When::kWhole, [&](Runtime &r, Lock &) {
+        Stream *stream = r.find(handle);
+        if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+        r.append(*stream,
+                 std::make_shared<Task>(Task{
+                     Task::Kind::kHost, "host function", {}, [f, user](Running &) { f(user); }}));
+        return cudaSuccess;
+    });
+}
+}
