@@ -38,6 +38,8 @@ Live live() {
     }
     for (const Stream *s : r.streams) now.streams += !s->destroyed;
     now.events = r.events.size();
+    now.graphs = r.graphs.size();
+    now.graph_execs = r.graph_execs.size();
     return now;
 }
 

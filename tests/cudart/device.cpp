@@ -89,14 +89,14 @@ cudaError_t set_access(Runtime &r, int peer, bool on) {
 extern "C" {
 
 cudaError_t cudaGetDeviceCount(int *count) {
-    return call(__func__, When::kAlways, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kNothing, [&](Runtime &r, Lock &) {
         *count = r.machine.n_devices;
         return r.machine.n_devices > 0 ? cudaSuccess : cudaErrorNoDevice;
     });
 }
 
 cudaError_t cudaSetDevice(int device) {
-    return call(__func__, When::kAlways, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kNothing, [&](Runtime &r, Lock &) {
         if (!r.has(device)) return cudaErrorInvalidDevice;
         Runtime::of_thread().device = device;
         return cudaSuccess;
@@ -104,14 +104,14 @@ cudaError_t cudaSetDevice(int device) {
 }
 
 cudaError_t cudaGetDevice(int *device) {
-    return call(__func__, When::kAlways, [&](Runtime &, Lock &) {
+    return call(__func__, Needs::kNothing, [&](Runtime &, Lock &) {
         *device = Runtime::of_thread().device;
         return cudaSuccess;
     });
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *prop, int device) {
-    return call(__func__, When::kAlways, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kNothing, [&](Runtime &r, Lock &) {
         if (!r.has(device)) return cudaErrorInvalidDevice;
         *prop = properties(r.machine, device);
         return cudaSuccess;
@@ -119,27 +119,27 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *prop, int device) {
 }
 
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attr, int device) {
-    return call(__func__, When::kAlways, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kNothing, [&](Runtime &r, Lock &) {
         return r.has(device) ? attribute(r.machine, attr, value) : cudaErrorInvalidDevice;
     });
 }
 
 cudaError_t cudaDriverGetVersion(int *version) {
-    return call(__func__, When::kAlways, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kNothing, [&](Runtime &r, Lock &) {
         *version = r.machine.driver_version;
         return cudaSuccess;
     });
 }
 
 cudaError_t cudaRuntimeGetVersion(int *version) {
-    return call(__func__, When::kAlways, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kNothing, [&](Runtime &r, Lock &) {
         *version = r.machine.runtime_version;
         return cudaSuccess;
     });
 }
 
 cudaError_t cudaMemGetInfo(std::size_t *free, std::size_t *total) {
-    return call(__func__, When::kWhole, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kDevice, [&](Runtime &r, Lock &) {
         *total = r.machine.memory_bytes;
         *free = *total - r.current().used;
         return cudaSuccess;
@@ -147,7 +147,7 @@ cudaError_t cudaMemGetInfo(std::size_t *free, std::size_t *total) {
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
-    return call(__func__, When::kAlways, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kNothing, [&](Runtime &r, Lock &) {
         if (!r.has(device) || !r.has(peer)) return cudaErrorInvalidDevice;
         *can = can_access(r.machine, device, peer);
         return cudaSuccess;
@@ -155,25 +155,31 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
 }
 
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
-    return call(__func__, When::kWhole, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kDevice, [&](Runtime &r, Lock &) {
         return flags == 0 ? set_access(r, peer, true) : cudaErrorInvalidValue;
     });
 }
 
 cudaError_t cudaDeviceDisablePeerAccess(int peer) {
-    return call(__func__, When::kWhole,
+    return call(__func__, Needs::kDevice,
                 [&](Runtime &r, Lock &) { return set_access(r, peer, false); });
 }
 
 cudaError_t cudaDeviceSynchronize() {
-    return call(__func__, When::kWhole, [](Runtime &r, Lock &lock) {
-        r.wait_device(lock, Runtime::of_thread().device);
+    return call(__func__, Needs::kDeviceAndNoCapture, [](Runtime &r, Lock &lock) {
+        const int device = Runtime::of_thread().device;
+        for (Stream *s : r.streams) {
+            if (s->device != device || !s->captured) continue;
+            s->captured.capture->invalid = true;
+            return cudaErrorStreamCaptureUnsupported;
+        }
+        r.wait_device(lock, device);
         return r.current().error;
     });
 }
 
 cudaError_t cudaDeviceReset() {
-    return call(__func__, When::kAlways, [](Runtime &r, Lock &lock) {
+    return call(__func__, Needs::kNothing, [](Runtime &r, Lock &lock) {
         r.reset(lock, Runtime::of_thread().device);
         return cudaSuccess;
     });

@@ -18,9 +18,7 @@ cudaError_t enqueue(Runtime &r, simt::host::Launch launch) {
     const std::string why = simt::host::LaunchRun(launch, options).refusal();
     if (!why.empty()) return r.refused(cudaErrorInvalidConfiguration, cat(launch.name, ": ", why));
     std::string name = cat("kernel ", launch.name);
-    r.append(*stream,
-             std::make_shared<Task>(Task{Task::Kind::kKernel, std::move(name), std::move(launch)}));
-    return cudaSuccess;
+    return r.append(*stream, {Task::Kind::kKernel, std::move(name), std::move(launch)});
 }
 
 // Fails as launch() does under CUDA.
@@ -28,7 +26,7 @@ class ToStreams : public simt::host::LaunchSink {
   public:
     void launch(simt::host::Launch launch) override {
         const std::string name = launch.name;
-        const cudaError_t status = call("launch", When::kWhole, [&](Runtime &r, Lock &) {
+        const cudaError_t status = call("launch", Needs::kDevice, [&](Runtime &r, Lock &) {
             return enqueue(r, std::move(launch));
         });
         if (status == cudaSuccess) return;

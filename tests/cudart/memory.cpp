@@ -73,6 +73,7 @@ bool pageable(const Pointer &p) {
 
 // "" or why CUDA would refuse the copy.
 std::string refusal(const Copy &c, cudaMemcpyKind kind, int device) {
+    if (c.width == 0 || c.height == 0) return "";
     if (c.width > c.to_pitch || c.width > c.from_pitch) return "a row is wider than the pitch";
     const bool to_device = on_device(c.to), from_device = on_device(c.from);
     if (kind != cudaMemcpyDefault) {
@@ -99,10 +100,10 @@ void copy_rows(Running &running, const Copy &c) {
         running.copy(c.to + row * c.to_pitch, c.from + row * c.from_pitch, c.width);
 }
 
-// The host's pageable source is read now, as CUDA may.
-void append(Runtime &r, Stream &stream, const Copy &c) {
+// The host's pageable source is read now, as CUDA may; a graph reads it whenever it runs.
+cudaError_t append(Runtime &r, Stream &stream, const Copy &c) {
     Task task{Task::Kind::kCopy, c.name};
-    if (!pageable(c.from)) {
+    if (!pageable(c.from) || stream.captured) {
         task.run = [c](Running &running) { copy_rows(running, c); };
     } else {
         task.run = [c, bytes = std::vector<std::byte>(c.from.at, c.from.at + c.from_bytes())](
@@ -112,7 +113,7 @@ void append(Runtime &r, Stream &stream, const Copy &c) {
             copy_rows(running, staged);
         };
     }
-    r.append(stream, std::make_shared<Task>(std::move(task)));
+    return r.append(stream, std::move(task));
 }
 
 cudaError_t copy_async(Runtime &r, Lock &lock, cudaStream_t handle, Copy c, cudaMemcpyKind kind) {
@@ -121,9 +122,11 @@ cudaError_t copy_async(Runtime &r, Lock &lock, cudaStream_t handle, Copy c, cuda
     const std::string why = refusal(c, kind, stream->device);
     if (!why.empty()) return r.refused(cudaErrorInvalidValue, cat("copy: ", why));
     c.name = cat("copy ", r.n_copies++);
-    append(r, *stream, c);
-    if (pageable(c.to)) r.engine.wait(lock, OpPtr(stream->last));
-    return r.device(stream->device).error;
+    const cudaError_t status = append(r, *stream, c);
+    if (status != cudaSuccess || stream->captured || !pageable(c.to)) return status;
+    const int device = stream->device;
+    r.engine.wait(lock, OpPtr(stream->last));
+    return r.device(device).error;
 }
 
 cudaError_t copy_now(Runtime &r, Lock &lock, Copy c, cudaMemcpyKind kind) {
@@ -143,11 +146,9 @@ cudaError_t fill(Runtime &r, Stream &stream, void *p, int value, std::size_t byt
     if (!on_device(to) || !to.holds(bytes) || (to.memory->visible_to >> stream.device & 1U) == 0) {
         return r.refused(cudaErrorInvalidValue, "fill of what is not the device's memory");
     }
-    r.append(stream,
-             std::make_shared<Task>(Task{Task::Kind::kFill, "fill", {}, [=](Running &running) {
-                                             std::memset(running.write(to, bytes), value, bytes);
-                                         }}));
-    return cudaSuccess;
+    return r.append(stream, {Task::Kind::kFill, "fill", {}, [=](Running &running) {
+                                 std::memset(running.write(to, bytes), value, bytes);
+                             }});
 }
 
 }  // namespace
@@ -155,7 +156,7 @@ cudaError_t fill(Runtime &r, Stream &stream, void *p, int value, std::size_t byt
 extern "C" {
 
 cudaError_t cudaMalloc(void **p, std::size_t bytes) {
-    return call(__func__, When::kWhole, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kDeviceAndNoCapture, [&](Runtime &r, Lock &) {
         if (bytes == 0) return *p = nullptr, cudaSuccess;
         if (bytes > r.machine.memory_bytes - r.current().used) return cudaErrorMemoryAllocation;
         *p = allocate(r, Runtime::of_thread().device, bytes);
@@ -164,28 +165,28 @@ cudaError_t cudaMalloc(void **p, std::size_t bytes) {
 }
 
 cudaError_t cudaFree(void *p) {
-    return call(__func__, When::kAlways,
+    return call(__func__, Needs::kNoCapture,
                 [&](Runtime &r, Lock &lock) { return free_from(r, lock, p, false); });
 }
 
 cudaError_t cudaMallocHost(void **p, std::size_t bytes) {
-    return call(__func__, When::kWhole,
+    return call(__func__, Needs::kDeviceAndNoCapture,
                 [&](Runtime &r, Lock &) { return malloc_host(r, p, bytes); });
 }
 
 cudaError_t cudaHostAlloc(void **p, std::size_t bytes, unsigned) {
-    return call(__func__, When::kWhole,
+    return call(__func__, Needs::kDeviceAndNoCapture,
                 [&](Runtime &r, Lock &) { return malloc_host(r, p, bytes); });
 }
 
 cudaError_t cudaFreeHost(void *p) {
-    return call(__func__, When::kAlways,
+    return call(__func__, Needs::kNoCapture,
                 [&](Runtime &r, Lock &lock) { return free_from(r, lock, p, true); });
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
-    return call(__func__, When::kWhole, [&](Runtime &r, Lock &lock) {
+    return call(__func__, Needs::kDevice, [&](Runtime &r, Lock &lock) {
         return copy_async(r, lock, stream, {to, from, bytes, bytes, bytes, 1}, kind);
     });
 }
@@ -193,7 +194,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes, cudaM
 cudaError_t cudaMemcpy2DAsync(void *to, std::size_t to_pitch, const void *from,
                               std::size_t from_pitch, std::size_t width, std::size_t height,
                               cudaMemcpyKind kind, cudaStream_t stream) {
-    return call(__func__, When::kWhole, [&](Runtime &r, Lock &lock) {
+    return call(__func__, Needs::kDevice, [&](Runtime &r, Lock &lock) {
         return copy_async(r, lock, stream, {to, from, to_pitch, from_pitch, width, height}, kind);
     });
 }
@@ -201,7 +202,7 @@ cudaError_t cudaMemcpy2DAsync(void *to, std::size_t to_pitch, const void *from,
 // Needs no peer access: it goes through the host.
 cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device,
                                 std::size_t bytes, cudaStream_t stream) {
-    return call(__func__, When::kWhole, [&](Runtime &r, Lock &lock) {
+    return call(__func__, Needs::kDevice, [&](Runtime &r, Lock &lock) {
         if (!r.has(to_device) || !r.has(from_device)) return cudaErrorInvalidDevice;
         Copy c = {to, from, bytes, bytes, bytes, 1};
         c.to.anywhere = c.from.anywhere = true;
@@ -210,13 +211,13 @@ cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int f
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, std::size_t bytes, cudaMemcpyKind kind) {
-    return call(__func__, When::kWhole, [&](Runtime &r, Lock &lock) {
+    return call(__func__, Needs::kDeviceAndNoCapture, [&](Runtime &r, Lock &lock) {
         return copy_now(r, lock, {to, from, bytes, bytes, bytes, 1}, kind);
     });
 }
 
 cudaError_t cudaMemsetAsync(void *p, int value, std::size_t bytes, cudaStream_t handle) {
-    return call(__func__, When::kWhole, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kDevice, [&](Runtime &r, Lock &) {
         Stream *stream = r.find(handle);
         if (stream == nullptr) return cudaErrorInvalidResourceHandle;
         return fill(r, *stream, p, value, bytes);
@@ -225,7 +226,7 @@ cudaError_t cudaMemsetAsync(void *p, int value, std::size_t bytes, cudaStream_t 
 
 // Returns before it is done, as CUDA's does.
 cudaError_t cudaMemset(void *p, int value, std::size_t bytes) {
-    return call(__func__, When::kWhole,
+    return call(__func__, Needs::kDeviceAndNoCapture,
                 [&](Runtime &r, Lock &) { return fill(r, *r.current().legacy, p, value, bytes); });
 }
 }

@@ -66,6 +66,8 @@ Runtime::~Runtime() {
     }
     for (Stream *s : streams) delete s;
     for (Event *e : events) delete e;
+    for (Graph *g : graphs) delete g;
+    for (GraphExec *g : graph_execs) delete g;
 }
 
 OfThread &Runtime::of_thread() {
@@ -111,7 +113,13 @@ Stream *Runtime::find(cudaStream_t handle) {
 
 // ---- order
 
-void Runtime::append(Stream &s, TaskPtr task, const std::vector<OpPtr> &also) {
+cudaError_t Runtime::append(Stream &s, Task what, const std::vector<OpPtr> &also) {
+    const auto task = std::make_shared<const Task>(std::move(what));
+    if (s.captured) {
+        if (s.captured.capture->invalid) return cudaErrorStreamCaptureInvalidated;
+        s.captured.add(task, s.device);
+        return cudaSuccess;
+    }
     std::vector<OpPtr> before = also;
     before.push_back(s.last);
     Stream *const legacy = device(s.device).legacy.get();
@@ -120,7 +128,17 @@ void Runtime::append(Stream &s, TaskPtr task, const std::vector<OpPtr> &also) {
     } else if ((s.flags & cudaStreamNonBlocking) == 0) {
         before.push_back(legacy->last);
     }
-    s.last = engine.add(s.device, std::move(task), s.lane, before);
+    s.last = engine.add(s.device, task, s.lane, before);
+    return cudaSuccess;
+}
+
+bool Runtime::breaks_captures() {
+    bool any = false;
+    for (const Stream *s : streams) {
+        if (!s->captured || !s->captured.capture->forbids_waiting()) continue;
+        any = s->captured.capture->invalid = true;
+    }
+    return any;
 }
 
 std::vector<OpPtr> Runtime::last_of(int d, bool blocking_only) const {

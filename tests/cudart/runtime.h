@@ -9,17 +9,15 @@
 #include <string>
 #include <vector>
 
+#include "tests/cudart/capture.h"
 #include "tests/cudart/engine.h"
-
-namespace kimi::cudart {
-struct Capture;
-}
 
 struct CUstream_st {
     int device = 0;
     unsigned flags = 0;
     std::size_t lane = 0;
     kimi::cudart::OpPtr last;
+    kimi::cudart::Captured captured;
     bool destroyed = false;  // but not done yet
 };
 
@@ -27,6 +25,7 @@ struct CUevent_st {
     int device = 0;
     unsigned flags = 0;
     kimi::cudart::OpPtr recorded;
+    kimi::cudart::Captured captured;  // if last recorded there
 };
 
 namespace kimi::cudart {
@@ -78,7 +77,10 @@ class Runtime {
     // The stream behind a handle, or null after saying why not.
     Stream *find(cudaStream_t handle);
 
-    void append(Stream &stream, TaskPtr task, const std::vector<OpPtr> &also = {});
+    // Appends to what the stream runs, or captures.
+    cudaError_t append(Stream &stream, Task task, const std::vector<OpPtr> &also = {});
+    // Ends the captures that a call which may wait breaks, and says whether there are any.
+    bool breaks_captures();
     // What a synchronisation of the device waits for.
     std::vector<OpPtr> last_of(int device, bool blocking_only = false) const;
     void wait_device(Lock &lock, int device);
@@ -96,6 +98,8 @@ class Runtime {
     std::map<void *, Allocation> allocations;
     std::set<Stream *> streams;
     std::set<Event *> events;
+    std::set<Graph *> graphs;
+    std::set<GraphExec *> graph_execs;
     std::map<std::string, std::uint64_t> counts;
     std::map<std::string, Injected> injected;
     std::string fault;
@@ -105,17 +109,23 @@ class Runtime {
 
 Runtime &runtime();
 
+// What a call fails without: a device that is not broken, no capture that forbids waiting.
+enum class Needs : std::uint8_t { kNothing, kDevice, kNoCapture, kDeviceAndNoCapture };
+
 // A function of the runtime: counts it, fails it where the test wants, and remembers its error.
-// kAlways: works on a broken device.
-enum class When : std::uint8_t { kWhole, kAlways };
 template <typename Body>
-cudaError_t call(const char *name, When when, Body &&body) {
+cudaError_t call(const char *name, Needs needs, Body &&body) {
     Runtime &r = runtime();
     Lock lock(r.mutex());
     OfThread &mine = Runtime::of_thread();
     auto status = static_cast<cudaError_t>(r.count(name));
     if (r.engine.is_this_thread()) status = cudaErrorNotPermitted;
-    if (status == cudaSuccess && when == When::kWhole) status = r.current().error;
+    const bool device = needs == Needs::kDevice || needs == Needs::kDeviceAndNoCapture;
+    const bool no_capture = needs == Needs::kNoCapture || needs == Needs::kDeviceAndNoCapture;
+    if (status == cudaSuccess && device) status = r.current().error;
+    if (status == cudaSuccess && no_capture && r.breaks_captures()) {
+        status = cudaErrorStreamCaptureUnsupported;
+    }
     if (status == cudaSuccess) {
         try {
             status = body(r, lock);

@@ -16,11 +16,6 @@ cudaError_t create(Runtime &r, cudaStream_t *out, unsigned flags) {
     return cudaSuccess;
 }
 
-TaskPtr marker(const char *name) {
-    return std::make_shared<Task>(Task{Task::Kind::kMarker, name});
-}
-
-// The operation to wait for, or null; *status is set otherwise.
 Event *find(Runtime &r, cudaEvent_t handle) {
     return r.events.count(handle) != 0 ? handle : nullptr;
 }
@@ -34,22 +29,53 @@ cudaError_t query(Runtime &r, const OpPtr &op, int device) {
     return r.device(device).error;
 }
 
+// Nobody can wait for what is being captured, and who tries breaks the capture.
+cudaError_t waited_for(const Captured &captured, cudaError_t error) {
+    captured.capture->invalid = true;
+    return error;
+}
+
+cudaError_t still_valid(const Capture &capture) {
+    return capture.invalid ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
+}
+
+// An event of a capture draws a stream into it.
+cudaError_t wait_in_capture(Stream &stream, const Event &event) {
+    Captured &mine = stream.captured;
+    if (!event.captured) {
+        if (event.recorded == nullptr) return cudaSuccess;
+        return waited_for(mine, cudaErrorStreamCaptureIsolation);
+    }
+    const auto &capture = event.captured.capture;
+    if (capture->ended) return cudaErrorCapturedEvent;
+    if (mine && mine.capture != capture) {
+        capture->invalid = true;
+        return waited_for(mine, cudaErrorStreamCaptureMerge);
+    }
+    if (!mine) {
+        mine.capture = capture;
+        mine.lane = capture->graph.n_lanes++;
+    }
+    mine.tips.insert(mine.tips.end(), event.captured.tips.begin(), event.captured.tips.end());
+    return still_valid(*capture);
+}
+
 }  // namespace
 
 extern "C" {
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
-    return call(__func__, When::kWhole,
+    return call(__func__, Needs::kDevice,
                 [&](Runtime &r, Lock &) { return create(r, stream, flags); });
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int) {
-    return call(__func__, When::kWhole,
+    return call(__func__, Needs::kDevice,
                 [&](Runtime &r, Lock &) { return create(r, stream, flags); });
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
-    return call(__func__, When::kWhole, [&](Runtime &, Lock &) {
+    return call(__func__, Needs::kDevice, [&](Runtime &, Lock &) {
         *least = 0;
         *greatest = -5;
         return cudaSuccess;
@@ -58,9 +84,11 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
 
 // What is in it still runs.
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
-    return call(__func__, When::kAlways, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kNothing, [&](Runtime &r, Lock &) {
         Stream *stream = r.find(handle);
         if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+        if (stream->captured) stream->captured.capture->invalid = true;
+        stream->captured = {};
         stream->destroyed = true;
         r.forget_drained_streams();
         return r.current().error;
@@ -68,9 +96,11 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
-    return call(__func__, When::kAlways, [&](Runtime &r, Lock &lock) {
+    return call(__func__, Needs::kNoCapture, [&](Runtime &r, Lock &lock) {
         const Stream *stream = r.find(handle);
         if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+        if (stream->captured)
+            return waited_for(stream->captured, cudaErrorStreamCaptureUnsupported);
         const int device = stream->device;
         r.engine.wait(lock, OpPtr(stream->last));
         return r.device(device).error;
@@ -78,26 +108,29 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
-    return call(__func__, When::kAlways, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kNoCapture, [&](Runtime &r, Lock &) {
         const Stream *stream = r.find(handle);
         if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+        if (stream->captured)
+            return waited_for(stream->captured, cudaErrorStreamCaptureUnsupported);
         return query(r, stream->last, stream->device);
     });
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned flags) {
-    return call(__func__, When::kWhole, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kDevice, [&](Runtime &r, Lock &) {
         Stream *stream = r.find(handle);
         const Event *e = find(r, event);
         if (stream == nullptr || e == nullptr) return cudaErrorInvalidResourceHandle;
         if (flags != 0) return cudaErrorInvalidValue;
-        if (e->recorded != nullptr) r.append(*stream, marker("wait for an event"), {e->recorded});
-        return cudaSuccess;
+        if (e->captured || stream->captured) return wait_in_capture(*stream, *e);
+        if (e->recorded == nullptr) return cudaSuccess;
+        return r.append(*stream, {.name = "wait for an event"}, {e->recorded});
     });
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
-    return call(__func__, When::kWhole, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kDevice, [&](Runtime &r, Lock &) {
         if (flags > (cudaEventBlockingSync | cudaEventDisableTiming)) return cudaErrorInvalidValue;
         auto e = std::make_unique<Event>();
         e->device = Runtime::of_thread().device;
@@ -109,7 +142,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-    return call(__func__, When::kAlways, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kNothing, [&](Runtime &r, Lock &) {
         if (r.events.erase(event) == 0) return cudaErrorInvalidResourceHandle;
         delete event;
         return r.current().error;
@@ -117,7 +150,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
-    return call(__func__, When::kWhole, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kDevice, [&](Runtime &r, Lock &) {
         Stream *stream = r.find(handle);
         Event *e = find(r, event);
         if (stream == nullptr || e == nullptr) return cudaErrorInvalidResourceHandle;
@@ -125,16 +158,19 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
             return r.refused(cudaErrorInvalidResourceHandle,
                              "an event of one device is recorded in a stream of another");
         }
-        r.append(*stream, marker("event"));
+        e->captured = stream->captured;
+        if (e->captured) return still_valid(*e->captured.capture);
+        r.append(*stream, {.name = "event"});
         e->recorded = stream->last;
         return cudaSuccess;
     });
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    return call(__func__, When::kAlways, [&](Runtime &r, Lock &lock) {
+    return call(__func__, Needs::kNoCapture, [&](Runtime &r, Lock &lock) {
         const Event *e = find(r, event);
         if (e == nullptr) return cudaErrorInvalidResourceHandle;
+        if (e->captured) return waited_for(e->captured, cudaErrorCapturedEvent);
         const int device = e->device;
         r.engine.wait(lock, OpPtr(e->recorded));
         return r.device(device).error;
@@ -142,15 +178,16 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-    return call(__func__, When::kAlways, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kNoCapture, [&](Runtime &r, Lock &) {
         const Event *e = find(r, event);
         if (e == nullptr) return cudaErrorInvalidResourceHandle;
+        if (e->captured) return waited_for(e->captured, cudaErrorCapturedEvent);
         return query(r, e->recorded, e->device);
     });
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
-    return call(__func__, When::kWhole, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kDevice, [&](Runtime &r, Lock &) {
         const Event *a = find(r, from), *b = find(r, to);
         if (a == nullptr || b == nullptr || a->recorded == nullptr || b->recorded == nullptr ||
             ((a->flags | b->flags) & cudaEventDisableTiming) != 0) {
@@ -164,13 +201,11 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
 
 // It must not call CUDA.
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t f, void *user) {
-    return call(__func__, When::kWhole, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kDevice, [&](Runtime &r, Lock &) {
         Stream *stream = r.find(handle);
         if (stream == nullptr) return cudaErrorInvalidResourceHandle;
-        r.append(*stream,
-                 std::make_shared<Task>(Task{
-                     Task::Kind::kHost, "host function", {}, [f, user](Running &) { f(user); }}));
-        return cudaSuccess;
+        return r.append(
+            *stream, {Task::Kind::kHost, "host function", {}, [f, user](Running &) { f(user); }});
     });
 }
 }
