@@ -40,6 +40,8 @@ Live live() {
     now.events = r.events.size();
     now.graphs = r.graphs.size();
     now.graph_execs = r.graph_execs.size();
+    now.blas_handles = r.blas_handles.size();
+    now.communicators = r.communicators.size();
     return now;
 }
 

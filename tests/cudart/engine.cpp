@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "tests/cudart/collective.h"
 
 namespace kimi::cudart {
 namespace {
@@ -95,6 +96,7 @@ void Engine::work(const std::stop_token &stop) {
         } else if (n_wanted_ > 0) {
             stall(lock);
         } else {
+            get_on();
             work_comes_.wait(lock);
         }
     }
@@ -128,6 +130,7 @@ void Engine::begin(Lock &lock, const OpPtr &op) {
     const std::uint32_t id = begun_.add({op->lane, op->place, task.name});
     auto user = std::make_unique<Running>(begun_, id, op->knows, op->device);
     if (task.kind == Task::Kind::kKernel) return begin_kernel(op, std::move(user));
+    if (task.kind == Task::Kind::kCollective) return arrive(lock, op, std::move(user));
     run_task(lock, op, *user);
 }
 
@@ -155,6 +158,60 @@ void Engine::run_task(Lock &lock, const OpPtr &op, Running &user) {
     });
     if (!why.empty()) broken(*op, cudaErrorIllegalAddress, why);
     finish(op);
+}
+
+// ---- collectives
+
+void Engine::abort(Ranks &ranks, std::size_t rank) {
+    ranks.rank[rank].aborted = true;
+    for (const Arrival &a : std::exchange(ranks.rank[rank].arrived, {})) finish(a.op);
+    work_comes_.notify_all();
+}
+
+void Engine::arrive(Lock &lock, const OpPtr &op, std::unique_ptr<Running> user) {
+    const Collective &call = *op->task->collective;
+    Ranks::Rank &rank = call.ranks->rank[call.rank];
+    if (rank.aborted) return finish(op);
+    rank.arrived.push_back({op, std::move(user)});
+    meeting_.insert(call.ranks);
+    if (call.ranks->all_arrived()) meet(lock, *call.ranks);
+}
+
+void Engine::meet(Lock &lock, Ranks &ranks) {
+    std::vector<Arrival> calls;
+    for (Ranks::Rank &r : ranks.rank) {
+        calls.push_back(std::move(r.arrived.front()));
+        r.arrived.pop_front();
+    }
+    std::erase_if(meeting_, [](const auto &m) { return m->none_arrived(); });
+    std::string why;
+    run_unlocked(lock, [&] {
+        try {
+            run_together(calls);
+        } catch (...) {
+            why = text_of_current();
+        }
+    });
+    if (!why.empty()) ranks.error = ncclInvalidUsage;
+    for (const Arrival &a : calls) {
+        if (!why.empty()) broken(*a.op, cudaErrorLaunchFailure, why);
+        finish(a.op);
+    }
+}
+
+// Nobody will come any more.
+void Engine::break_up() {
+    if (!active_.empty()) return;
+    for (const auto &ranks : std::exchange(meeting_, {})) {
+        const std::string missing = ranks->missing();
+        for (Ranks::Rank &r : ranks->rank) {
+            for (const Arrival &a : std::exchange(r.arrived, {})) {
+                ranks->error = ncclRemoteError;
+                broken(*a.op, cudaErrorLaunchTimeout, cat("waits for ", missing));
+                finish(a.op);
+            }
+        }
+    }
 }
 
 void Engine::run_round(Lock &lock) {
@@ -203,7 +260,7 @@ void Engine::stall(Lock &lock) {
     if (!ready_.empty()) return;
     if (std::chrono::duration<double>(now - stalled_since_).count() > machine_.patience_s) {
         time_passes_ = true;
-        return;
+        return break_up();
     }
     const std::uint64_t n = n_added_;
     work_comes_.wait_for(lock, std::chrono::milliseconds(1), [&] { return n_added_ != n; });

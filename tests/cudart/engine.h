@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -15,6 +16,8 @@
 #include "tests/simt/scheduler.h"
 
 namespace kimi::cudart {
+
+struct Ranks;
 
 using Lock = std::unique_lock<std::mutex>;
 
@@ -44,6 +47,8 @@ class Engine {
     void wait(Lock &lock, const OpPtr &op);
     // The host knows that it is done.
     void seen(const Op &op) { host_knows_.join(op.knows); }
+    // Ends the calls of a rank that wait for the others, and those to come.
+    void abort(Ranks &ranks, std::size_t rank);
     // Does something while no operation runs.
     template <typename F>
     void between_rounds(Lock &lock, F &&f) {
@@ -74,6 +79,9 @@ class Engine {
     void begin(Lock &lock, const OpPtr &op);
     void begin_kernel(const OpPtr &op, std::unique_ptr<Running> user);
     void run_task(Lock &lock, const OpPtr &op, Running &user);
+    void arrive(Lock &lock, const OpPtr &op, std::unique_ptr<Running> user);
+    void meet(Lock &lock, Ranks &ranks);
+    void break_up();
     void run_round(Lock &lock);
     void end_launches();
     void stall(Lock &lock);
@@ -86,8 +94,9 @@ class Engine {
     std::vector<std::uint64_t> places_;  // of lanes
     Clock host_knows_;
     Begun begun_;
-    std::deque<OpPtr> ready_;   // wanted, nothing before them
-    std::size_t n_wanted_ = 0;  // and not done
+    std::deque<OpPtr> ready_;                   // wanted, nothing before them
+    std::set<std::shared_ptr<Ranks>> meeting_;  // of which some have arrived
+    std::size_t n_wanted_ = 0;                  // and not done
     std::uint64_t n_added_ = 0, n_kernels_ = 0;
 
     std::condition_variable work_comes_, op_done_, visits_;

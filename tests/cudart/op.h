@@ -16,14 +16,17 @@
 
 namespace kimi::cudart {
 
+struct Collective;
+
 // What an operation does. Graphs keep tasks and repeat them.
 struct Task {
-    enum class Kind : std::uint8_t { kMarker, kKernel, kCopy, kFill, kHost };
+    enum class Kind : std::uint8_t { kMarker, kKernel, kCopy, kFill, kHost, kGemm, kCollective };
 
     Kind kind = Kind::kMarker;
     std::string name;
     simt::host::Launch launch = {};                // of a kernel
     std::function<void(Running &)> run = nullptr;  // of copies and the like; throws Error
+    std::shared_ptr<const Collective> collective = nullptr;
 };
 using TaskPtr = std::shared_ptr<const Task>;
 

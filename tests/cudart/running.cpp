@@ -40,24 +40,20 @@ std::byte *Running::write(const Pointer &to, std::size_t bytes) {
 void Running::copy(const Pointer &to, const Pointer &from, std::size_t bytes) {
     if (bytes == 0) return;
     std::memmove(write(to, bytes), read(from, bytes), bytes);
-    if (from.memory == nullptr) return;
-    const std::uint8_t *state = from.memory->state.get() + from.offset();
-    if (std::find(state, state + bytes, 0) == state + bytes) return;
-    const bool keeps = to.memory != nullptr && !to.memory->of_host;
-    for (std::size_t i = 0; i < bytes; ++i) {
-        if (state[i] != 0) continue;
-        to.at[i] = std::byte{0xff};
-        if (keeps) to.memory->mark_written(to.offset() + i, 1, false);
-    }
+    if (is_written(from, bytes)) return;
+    for (std::size_t i = 0; i < bytes; ++i)
+        if (!is_written(from + i, 1)) forget(to + i, 1);
 }
 
-void Running::require_written(const Pointer &p, std::size_t bytes) {
-    if (p.memory == nullptr) return;
+bool Running::is_written(const Pointer &p, std::size_t bytes) {
+    if (p.memory == nullptr) return true;
     const std::uint8_t *state = p.memory->state.get() + p.offset();
-    const std::uint8_t *missing = std::find(state, state + bytes, 0);
-    if (missing == state + bytes) return;
-    fail(KIMI_INTERNAL, "read of byte ", p.offset() + static_cast<std::size_t>(missing - state),
-         " of ", p.memory->name, ", which nobody wrote");
+    return std::find(state, state + bytes, 0) == state + bytes;
+}
+
+void Running::forget(const Pointer &p, std::size_t bytes) {
+    std::memset(p.at, 0xff, bytes);
+    if (p.memory != nullptr && !p.memory->of_host) p.memory->mark_written(p.offset(), bytes, false);
 }
 
 }  // namespace kimi::cudart

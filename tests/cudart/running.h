@@ -82,8 +82,9 @@ class Running final : public simt::host::User {
     std::byte *write(const Pointer &to, std::size_t bytes);
     // Bytes that nobody wrote stay so.
     void copy(const Pointer &to, const Pointer &from, std::size_t bytes);
-    // Throws Error if a byte was never written.
-    static void require_written(const Pointer &p, std::size_t bytes);
+    static bool is_written(const Pointer &p, std::size_t bytes);
+    // Makes bytes unwritten, which are 0xff then.
+    static void forget(const Pointer &p, std::size_t bytes);
 
     std::string name_of(std::uint32_t other) const override { return begun_[other].name; }
 

@@ -12,6 +12,9 @@
 #include "tests/cudart/capture.h"
 #include "tests/cudart/engine.h"
 
+struct cublasContext;
+struct ncclComm;
+
 struct CUstream_st {
     int device = 0;
     unsigned flags = 0;
@@ -100,11 +103,16 @@ class Runtime {
     std::set<Event *> events;
     std::set<Graph *> graphs;
     std::set<GraphExec *> graph_execs;
+    std::set<::cublasContext *> blas_handles;
+    std::set<::ncclComm *> communicators;
+    std::map<std::uint64_t, std::shared_ptr<Ranks>> forming;  // communicators, by unique id
+    std::condition_variable ranks_joined;
     std::map<std::string, std::uint64_t> counts;
     std::map<std::string, Injected> injected;
     std::string fault;
     std::uint64_t n_allocated = 0, n_copies = 0;  // for names
-    Engine engine;                                // ends first
+    std::uint64_t n_unique_ids = 0;
+    Engine engine;  // ends first
 };
 
 Runtime &runtime();
