@@ -145,10 +145,10 @@ __global__ void __launch_bounds__(kThreads, 1) moe_route_kernel(MoeRouteParams p
     __syncthreads();
     if (threadIdx.x >= n_rows * kMoeMaxTopK || threadIdx.x % kMoeMaxTopK >= p.top_k) return;
     const unsigned row = threadIdx.x / kMoeMaxTopK;
-    const std::uint32_t chosen = ids[threadIdx.x], rows_low = masks[2 * chosen],
-                        first = firsts[chosen];
+    const std::uint32_t chosen = ids[threadIdx.x];
     if (place_of(p, chosen) == kMoeElsewhere) return;
-    const std::uint32_t rows_high = masks[2 * chosen + 1];
+    const std::uint32_t rows_low = masks[2 * chosen], rows_high = masks[2 * chosen + 1],
+                        first = firsts[chosen];
     const std::uint64_t rows_of = static_cast<std::uint64_t>(rows_high) << 32 | rows_low;
     const auto rank = static_cast<unsigned>(__popcll(rows_of & ((std::uint64_t{1} << row) - 1)));
     const float weight = weights[threadIdx.x];

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "backend/kv_memory.h"
 #include "backend/matrix.h"
@@ -164,6 +165,12 @@ struct DraftPlan {
 // Rows that an operation is for: those of the pass, or those that gather() took.
 enum class Rows : std::uint8_t { all, picked };
 
+// Passes that a device may keep as graphs, by their rows and sessions: others round up, and the
+// largest run by themselves. Ascending; empty: none.
+struct GraphBuckets {
+    std::vector<std::uint32_t> widths, sessions;
+};
+
 // What the operations will be called with at most.
 struct DeviceLimits {
     std::uint32_t rows = 0;   // of one pass
@@ -173,6 +180,7 @@ struct DeviceLimits {
     MlaShape mla;
     KvShape kv;
     DraftShape draft;  // no heads: no drafter
+    GraphBuckets graphs;
 };
 
 class Device : public KvMemory {
@@ -203,6 +211,8 @@ class Device : public KvMemory {
     // rows plan.logit_row or plan.picked.
     virtual void begin(const StepPlan &plan) = 0;
     virtual void begin(const DraftPlan &plan) = 0;
+    // All operations of the pass but top_k() and read() have been called.
+    virtual void end() {}
 
     // x[i] = row token[i] of a table over all ranks, each of which has table.rows rows of it.
     virtual void embed(const Matrix &table, Buffer x) = 0;
@@ -216,7 +226,8 @@ class Device : public KvMemory {
     // gate = silu(gate) * up over `width` columns
     virtual void swiglu(Buffer gate, Buffer up, std::uint32_t width) = 0;
 
-    // table[i] = cos then sin, times amplitude, of position[i] * inv_freq[j]: the angle is rounded
+    // table[i] = cos then sin, times amplitude, of position[i] * inv_freq[j], which load() has
+    // brought to the device: the angle is rounded
     // to fp32, then evaluated accurately (it reaches 262143 rad).
     virtual void rope(std::span<const float> inv_freq, float amplitude, Buffer table) = 0;
     // Normalises and rotates the new latents, which are the same on all ranks, and writes them to

@@ -15,6 +15,7 @@ namespace {
 constexpr std::size_t kMaxFile = 1U << 20;
 constexpr std::uint32_t kMaxThreads = 1024, kMaxChunk = 8192, kMaxContext = 1U << 24;
 constexpr std::uint32_t kMaxRanks = 64, kMaxReplicas = 4096;
+constexpr std::uint32_t kMaxWidth = 64;  // rows of a pass that decodes
 
 // A path of the file, seen from where the file is.
 std::string resolve(const std::string &file, const std::string &path) {
@@ -68,6 +69,11 @@ Deployment convert(const fbs::DeploymentT &in, const std::string &path) {
     out.ranks = in.ranks;
     if (in.placement) out.placement = convert(*in.placement, path);
     if (in.link_gb_per_s) out.link_gb_per_s = *in.link_gb_per_s;
+    if (in.graphs) {
+        if (!in.graphs->widths.empty()) out.graph_widths = in.graphs->widths;
+        if (!in.graphs->sessions.empty()) out.graph_sessions = in.graphs->sessions;
+        if (in.graphs->eager) out.graph_widths.clear();
+    }
     out.cuda_library = in.cuda_library.empty() ? "" : resolve(path, in.cuda_library);
     return out;
 }
@@ -100,9 +106,25 @@ class Check {
         in_range("ranks", d_.ranks, 1, kMaxRanks);
         if (d_.placement) placement(*d_.placement);
         in_range("link_gb_per_s", d_.link_gb_per_s, 1e-3f, 1e4f);
+        if (d_.graphs) graphs(*d_.graphs);
     }
 
   private:
+    void graphs(const fbs::GraphsT &g) const {
+        ascending("graphs.widths", g.widths);
+        ascending("graphs.sessions", g.sessions);
+        const std::uint32_t needed = d_.speculation ? d_.speculation->max_nodes + 1 : kMaxWidth;
+        if (!g.widths.empty() && g.widths.back() < needed)
+            bad("graphs.widths", "ends at ", g.widths.back(), ", must reach ", needed,
+                ": speculation.max_nodes and the root");
+    }
+    void ascending(const char *field, const std::vector<std::uint32_t> &sizes) const {
+        std::uint32_t last = 0;
+        for (const std::uint32_t size : sizes) {
+            in_range(field, size, last + 1, kMaxWidth);
+            last = size;
+        }
+    }
     void placement(const fbs::PlacementT &p) const {
         in_enum("placement.attention", p.attention, fbs::AttentionPlacement::MAX);
         in_enum("placement.experts", p.experts, fbs::ExpertPlacement::MAX);

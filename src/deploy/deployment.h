@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace kimi {
 
@@ -37,6 +38,8 @@ struct Deployment {
     Placement placement;
     std::optional<float> link_gb_per_s;
     std::string cuda_library;  // empty: beside this library
+    std::vector<std::uint32_t> graph_widths{1, 2, 4, 8, 12, 16, 24, 32, 48, 64};  // none: eager
+    std::vector<std::uint32_t> graph_sessions{1, 2, 4};
 };
 
 // path names a JSON or binary deployment, or a checkpoint folder (then everything else has its

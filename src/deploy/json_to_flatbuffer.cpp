@@ -76,9 +76,21 @@ class Builder {
                     static_cast<flatbuffers::uoffset_t>(value.field->type()->index());
                 return table(*value.json, *schema_.objects()->Get(index), value.name);
             }
+            case BaseType::Vector:
+                return builder_.CreateVector(integers(value)).o;
             default:
                 return 0;
         }
+    }
+
+    // The only vectors that the schema has.
+    std::vector<std::uint32_t> integers(const Value &value) const {
+        KIMI_CHECK(value.field->type()->element() == BaseType::UInt);
+        if (!value.json->is(Json::Kind::array)) wrong_type(value, "an array");
+        std::vector<std::uint32_t> out;
+        for (const Json &item : value.json->items)
+            out.push_back(integer<std::uint32_t>({value.field, &item, value.name}));
+        return out;
     }
 
     void add(const Value &value) {
@@ -86,6 +98,7 @@ class Builder {
         switch (value.field->type()->base_type()) {
             case BaseType::String:
             case BaseType::Obj:
+            case BaseType::Vector:
                 builder_.AddOffset(at, flatbuffers::Offset<void>(value.offset));
                 break;
             case BaseType::Bool:

@@ -7,6 +7,7 @@
 #include "backend/cuda_backend.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "engine/warm_up.h"
 #include "kv/page_pool.h"
 #include "model/dims.h"
 #include "model/load_weights.h"
@@ -80,12 +81,18 @@ Runner::Runner(const Deployment &deployment, const Progress &progress)
     memory_ = std::make_unique<RankedKv>(std::move(devices), kv());
     if (n_ranks() == 1) {
         m.ranks[0].device->connect();
-        return;
+    } else {
+        make_team();
+        team_->run([&m](std::uint32_t rank) { m.ranks[rank].device->connect(); });
     }
+    warm_up(*this);
+}
+
+void Runner::make_team() {
+    Model &m = *model_;
     m.arguments = PassArguments(max_rows(), pages_for(context_limit() + kMaxTreeNodes));
     logits_.resize(m.config.vocab);
     team_ = std::make_unique<RankTeam>(m.communicator, model_);
-    team_->run([m = &m](std::uint32_t rank) { m->ranks[rank].device->connect(); });
 }
 
 void Runner::load_drafter(const Deployment &deployment) {
@@ -142,6 +149,8 @@ void Runner::make_ranks(const Deployment &deployment, const ModelPlacement &plac
         limits.kv.n_pages = static_cast<std::uint32_t>(pages_for(capacity));
         limits.kv.n_shards = placement.placement.page_parts();
         limits.kv.shard = index % limits.kv.n_shards;
+        if (!deployment.graph_widths.empty() && deployment.backend == Deployment::Backend::cuda)
+            limits.graphs = {deployment.graph_widths, deployment.graph_sessions};
         if (m.drafter_config) {
             rank.drafter = std::make_unique<Drafter>(
                 *rank.device, *m.drafter_config, rank.drafter_weights, *rank.target, limits.rows,

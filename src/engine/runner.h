@@ -100,6 +100,7 @@ class Runner {
     void shard_weights(const Deployment &deployment, const ModelPlacement &placement,
                        const Progress &progress);
     void make_ranks(const Deployment &deployment, const ModelPlacement &placement);
+    void make_team();
 
     std::shared_ptr<Model> model_;
     std::unique_ptr<KvMemory> memory_;

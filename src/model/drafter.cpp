@@ -14,7 +14,7 @@ Drafter::Drafter(Device &device, const DrafterConfig &config, const DrafterWeigh
       w_(weights),
       target_(target),
       max_rows_(max_rows),
-      inv_freq_(yarn_inv_freq(c_.head_dim, c_.yarn)),
+      inv_freq_(load_frequencies(device, c_.head_dim, c_.yarn)),
       rope_amplitude_(amplitude > 0 ? amplitude : yarn_amplitude(c_.yarn)) {
     tokens_.reserve(max_rows);
     positions_.reserve(max_rows);
@@ -85,12 +85,13 @@ void Drafter::extend(std::span<const DraftExtension> extensions) {
     d_.gather(target_.taps(), w_.fc.cols, features_);
     d_.linear({{{&w_.fc, features_, context_, c_.hidden}}}, Rows::all);
     d_.rms_norm(context_, w_.hidden_norm, c_.rms_eps, Rows::all, context_);
-    d_.rope(inv_freq_, rope_amplitude_, rope_);
+    d_.rope(frequencies(), rope_amplitude_, rope_);
     for (std::uint32_t i = 0; i < c_.n_layers(); ++i) {
         const DrafterLayer &l = w_.layers[i];
         d_.linear({{{&l.k, context_, k_}, {&l.v, context_, v_}}}, Rows::all);
         d_.draft_write(layer_ref(i), l.norms, k_, v_, rope_);
     }
+    d_.end();
 }
 
 void Drafter::draft(std::span<const DraftRequest> requests, std::uint32_t k) {
@@ -115,12 +116,13 @@ void Drafter::draft(std::span<const DraftRequest> requests, std::uint32_t k) {
         if (r % c_.block_size != 0) rows_.push_back(r);
     d_.begin(DraftPlan{tokens_, positions_, sequences_, rows_});
     d_.embed(target_.weights().embedding, x_);
-    d_.rope(inv_freq_, rope_amplitude_, rope_);
+    d_.rope(frequencies(), rope_amplitude_, rope_);
     d_.rms_norm(x_, w_.layers[0].input_norm, c_.rms_eps, Rows::all, a_);
     for (std::uint32_t i = 0; i < c_.n_layers(); ++i) layer(i);
     d_.gather(x_, c_.hidden, a_);
     d_.rms_norm(a_, w_.norm, c_.rms_eps, Rows::picked, a_);
     d_.linear({{{&target_.weights().head, a_, logits_}}}, Rows::picked);
+    d_.end();
     d_.top_k(logits_, target_.weights().head.rows, k, top_tokens_.data(),
              top_log_probability_.data());
 }

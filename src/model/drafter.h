@@ -57,6 +57,7 @@ class Drafter {
   private:
     void add_norm(const Vector &norm);
     void layer(std::uint32_t index);
+    std::span<const float> frequencies() const { return {inv_freq_.get(), c_.head_dim / 2}; }
     DraftLayerRef layer_ref(std::uint32_t index) const;
     // Heads of the rank's shard of a projection.
     std::uint32_t heads(const Matrix &projection) const { return projection.rows / c_.head_dim; }
@@ -66,7 +67,7 @@ class Drafter {
     const DrafterWeights &w_;
     Target &target_;
     std::uint32_t max_rows_;
-    std::vector<float> inv_freq_;
+    std::shared_ptr<const float[]> inv_freq_;  // [head_dim / 2]
     float rope_amplitude_;
 
     std::vector<std::int32_t> tokens_;

@@ -16,6 +16,16 @@ MlaShape mla_shape(const ModelConfig &c, const TargetWeights &w) {
             c.softmax_scale()};
 }
 
+std::shared_ptr<const float[]> load_frequencies(Device &device, std::uint32_t dim,
+                                                const YarnConfig &yarn) {
+    const std::vector<float> values = yarn_inv_freq(dim, yarn);
+    const std::shared_ptr<float[]> copy(new float[values.size()]);
+    std::copy(values.begin(), values.end(), copy.get());
+    std::shared_ptr<const float[]> out = copy;
+    device.load(out, static_cast<std::uint32_t>(values.size()));
+    return out;
+}
+
 Target::Target(Device &device, const ModelConfig &config, const TargetWeights &weights,
                std::uint32_t max_rows, std::uint32_t max_logits, std::vector<std::uint32_t> taps)
     : d_(device),
@@ -23,7 +33,7 @@ Target::Target(Device &device, const ModelConfig &config, const TargetWeights &w
       w_(weights),
       mla_(mla_shape(config, weights)),
       router_{c_.n_experts, c_.top_k, c_.normalize_top_k, c_.routed_scale},
-      inv_freq_(yarn_inv_freq(c_.rope_dim, c_.yarn)),
+      inv_freq_(load_frequencies(device, c_.rope_dim, c_.yarn)),
       rope_amplitude_(yarn_amplitude(c_.yarn)),
       taps_(std::move(taps)) {
     std::uint32_t widest = 0;
@@ -60,7 +70,7 @@ DeviceLimits Target::limits() const {
 void Target::forward(const StepPlan &plan) {
     d_.begin(plan);
     d_.embed(w_.embedding, x_);
-    d_.rope(inv_freq_, rope_amplitude_, rope_);
+    d_.rope(frequencies(), rope_amplitude_, rope_);
     d_.rms_norm(x_, w_.layers[0].input_norm, c_.rms_eps, Rows::all, a_);
     for (std::uint32_t layer = 0; layer < c_.n_layers; ++layer) {
         attention(layer);
@@ -75,6 +85,7 @@ void Target::forward(const StepPlan &plan) {
     d_.gather(x_, c_.hidden, last_);
     d_.rms_norm(last_, w_.norm, c_.rms_eps, Rows::picked, last_);
     d_.linear({{{&w_.head, last_, logits_}}}, Rows::picked);
+    d_.end();
 }
 
 // x += y; a = norm(x)

@@ -17,6 +17,10 @@ namespace kimi {
 // Of the heads that a rank has.
 MlaShape mla_shape(const ModelConfig &config, const TargetWeights &weights);
 
+// Of the rotation of `dim` dimensions, where the device computes: [dim / 2].
+std::shared_ptr<const float[]> load_frequencies(Device &device, std::uint32_t dim,
+                                                const YarnConfig &yarn);
+
 class Target {
   public:
     // Reserves the buffers for passes of at most max_rows rows, of which at most max_logits want
@@ -43,13 +47,14 @@ class Target {
     void attention(std::uint32_t layer);
     void feed_forward(std::uint32_t layer);
     void dense(const MlpWeights &w);
+    std::span<const float> frequencies() const { return {inv_freq_.get(), c_.rope_dim / 2}; }
 
     Device &d_;
     const ModelConfig &c_;
     const TargetWeights &w_;
     MlaShape mla_;
     RouterShape router_;
-    std::vector<float> inv_freq_;
+    std::shared_ptr<const float[]> inv_freq_;  // [rope / 2]
     float rope_amplitude_;
     std::vector<std::uint32_t> taps_;
 

@@ -54,6 +54,34 @@ TEST_CASE("deployment: ranks and placement") {
     CHECK(read(dir, R"({"checkpoint": "m"})").cuda_library.empty());
 }
 
+TEST_CASE("deployment: sizes of graphs") {
+    const test::TempDir dir;
+    const auto graphs = [&](const char *fields) {
+        return read(dir, cat(R"({"checkpoint": "m", )", fields, "}"));
+    };
+    const Deployment d = graphs(R"("graphs": {"widths": [1, 9, 64], "sessions": [1, 3]})");
+    CHECK(d.graph_widths == std::vector<std::uint32_t>{1, 9, 64});
+    CHECK(d.graph_sessions == std::vector<std::uint32_t>{1, 3});
+    CHECK(graphs(R"("graphs": {})").graph_widths.back() == 64);
+    CHECK(graphs(R"("graphs": {"eager": true})").graph_widths.empty());
+    CHECK(graphs(R"("speculation": {"max_nodes": 7}, "graphs": {"widths": [8]})").graph_widths ==
+          std::vector<std::uint32_t>{8});
+    const std::pair<const char *, const char *> wrong[] = {
+        {R"("graphs": {"widths": [1, 32]})",
+         "field graphs.widths: ends at 32, must reach 64: speculation.max_nodes and the root"},
+        {R"("graphs": {"widths": [8, 8, 64]})", "field graphs.widths: is 8, must be from 9 to 64"},
+        {R"("graphs": {"sessions": [65]})", "field graphs.sessions: is 65, must be from 1 to 64"},
+        {R"("graphs": {"sessions": [-1]})", "field graphs.sessions: is -1, must be an integer"},
+        {R"("graphs": {"sessions": 4})", "field graphs.sessions: is 4, must be an array"},
+    };
+    for (const auto &[fields, text] : wrong) {
+        const Error error = test::error_of([&] { graphs(fields); });
+        CHECK(error.status == KIMI_INVALID_ARGUMENT);
+        CAPTURE(error.text);
+        CHECK(error.text.find(text) != std::string::npos);
+    }
+}
+
 TEST_CASE("deployment: a checkpoint folder alone") {
     const test::TempDir dir;
     const Deployment d = read_deployment(dir.path());

@@ -50,14 +50,14 @@ void Attention::merge(const PassTables &tables, std::uint32_t n_heads, std::uint
                       bf16 *out) {
     attention_merge({part_out_.data(), part_lse_.data(), n_parts_.data(), &tables.rows()->n_rows,
                      static_cast<int>(n_heads), static_cast<int>(dim), static_cast<int>(kMaxRows),
-                     static_cast<int>(tables.n_rows()), out, nullptr, nullptr},
+                     static_cast<int>(tables.shape().rows), out, nullptr, nullptr},
                     stream_);
 }
 
 // q' = q_nope W_UK | rope(q_rope); latents = attend(q'); out = latents W_UV
 void Attention::attend(const Pass &pass) {
     const MlaShape &s = pass.shape;
-    const std::uint32_t q_dim = s.nope_dim + s.rope_dim, n = pass.tables.n_rows();
+    const std::uint32_t q_dim = s.nope_dim + s.rope_dim, n = pass.tables.shape().rows;
     const std::uint32_t *const n_rows = &pass.tables.rows()->n_rows;
     mla_prepare({pass.new_kv, bf16s(pass.weights.kv_norm), pass.rope, pass.q, q_absorbed_.data(),
                  pass.kv.pages(pass.layer), pass.tables.rows()->cell, n_rows, n, s.n_heads,
@@ -87,10 +87,10 @@ void Attention::attend(const Pass &pass) {
     verify.n_heads = static_cast<int>(s.n_heads);
     verify.scale = s.scale;
     verify.step = pass.tables.step();
-    verify.grid = mla_grid(
-        {static_cast<int>(pass.tables.widest()), verify.n_heads,
-         static_cast<int>(pass.tables.n_sequences()), static_cast<int>(pass.tables.context())},
-        splits_, n_sms_, {});
+    verify.grid = mla_grid({static_cast<int>(pass.tables.shape().widest), verify.n_heads,
+                            static_cast<int>(pass.tables.shape().sequences),
+                            static_cast<int>(pass.tables.shape().context)},
+                           splits_, n_sms_, {});
     verify.part_out = part_out_.data();
     verify.part_lse = part_lse_.data();
     verify.n_parts = n_parts_.data();
@@ -120,7 +120,7 @@ void Attention::draft_write(const PassTables &tables, const CudaKv &kv, DraftLay
                             const float *rope) {
     const PassRows *const rows = tables.rows();
     draft_prepare({nullptr, k, v, bf16s(norms.q), bf16s(norms.k), rope, nullptr, kv.draft(layer),
-                   layer.sliding ? rows->ring_cell : rows->cell, &rows->n_rows, tables.n_rows(),
+                   layer.sliding ? rows->ring_cell : rows->cell, &rows->n_rows, tables.shape().rows,
                    draft_.n_heads, draft_.n_kv_heads, draft_.head_dim, norms.eps},
                   stream_);
 }
@@ -130,7 +130,7 @@ void Attention::draft_attend(const PassTables &tables, const CudaKv &kv, DraftLa
                              const float *v, const float *rope, bf16 *out) {
     const PassRows *const rows = tables.rows();
     draft_prepare({q, k, v, bf16s(norms.q), bf16s(norms.k), rope, draft_q_.data(),
-                   draft_block_.data(), nullptr, &rows->n_rows, tables.n_rows(), draft_.n_heads,
+                   draft_block_.data(), nullptr, &rows->n_rows, tables.shape().rows, draft_.n_heads,
                    draft_.n_kv_heads, draft_.head_dim, norms.eps},
                   stream_);
     DraftAttendParams p = {};
@@ -143,9 +143,9 @@ void Attention::draft_attend(const PassTables &tables, const CudaKv &kv, DraftLa
     p.pages_stride = tables.pages_stride();
     p.ring_slots = draft_.ring_slots;
     p.window = layer.sliding ? draft_.window : 0;
-    p.max_sequences = tables.n_sequences();
-    p.max_rows = tables.widest();
-    p.max_context = tables.context();
+    p.max_sequences = tables.shape().sequences;
+    p.max_rows = tables.shape().widest;
+    p.max_context = tables.shape().context;
     p.splits = draft_splits_;
     p.n_heads = draft_.n_heads;
     p.n_kv_heads = draft_.n_kv_heads;

@@ -115,18 +115,13 @@ void Collectives::add(const Sum &sum, Path path) {
     all_reduce(p, stream_);
 }
 
-const float *Collectives::gather(const float *from, std::uint32_t part, std::uint32_t n_rows) {
-    const std::uint32_t n_ranks = group_->n_ranks();
-    if (n_ranks == 1) return from;
-    const std::size_t row = std::size_t{part} * n_ranks;
-    if (rows_.size() < kMaxRows * row) rows_ = {kMaxRows * row, "logits of all ranks"};
+void Collectives::gather(const float *from, std::uint32_t part, std::uint32_t n_rows, float *to) {
     check(ncclGroupStart(), "gathering rows");
-    for (std::uint32_t r = 0; r < n_rows; ++r)
-        check(ncclAllGather(from + std::size_t{r} * part, rows_.data() + r * row, part, ncclFloat,
+    for (std::size_t r = 0; r < n_rows; ++r)
+        check(ncclAllGather(from + r * part, to + r * part * group_->n_ranks(), part, ncclFloat,
                             group_->comm(rank_), stream_),
               "gathering rows");
     check(ncclGroupEnd(), "gathering rows");
-    return rows_.data();
 }
 
 void Collectives::check_met() {

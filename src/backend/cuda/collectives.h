@@ -70,9 +70,9 @@ class Collectives {
     void connect();
 
     void add(const Sum &sum);
-    // Rows [n_rows, ranks * part] from those that each rank has: from [n_rows, part]. Of a single
-    // rank these are `from` themselves.
-    const float *gather(const float *from, std::uint32_t part, std::uint32_t n_rows);
+    // to [n_rows, ranks * part]: in each row the parts of all ranks, of which this one has `from`
+    // [n_rows, part].
+    void gather(const float *from, std::uint32_t part, std::uint32_t n_rows, float *to);
     // Throws KIMI_DEVICE_LOST where a rank waited for another in vain. The stream is idle.
     void check_met();
 
@@ -98,7 +98,7 @@ class Collectives {
     std::uint32_t rank_, width_;
     cudaStream_t stream_;
     Shared own_, alone_;  // among all ranks; of sums that need no other rank
-    DeviceArray<float> x_, y_, rows_;
+    DeviceArray<float> x_, y_;
     DeviceArray<std::uint32_t> n_rows_;
     PinnedArray<std::uint32_t> failed_;
     bool use_nccl_ = true;

@@ -65,7 +65,9 @@ class CudaDevice final : public Device {
         products_.emplace(limits, n_sms_, stream_);
         attention_.emplace(limits, n_sms_, stream_);
         collectives_.emplace(group_, rank_, limits.hidden, stream_);
+        graphs_.emplace(limits.graphs, limits.context + kMaxTreeNodes, stream_);
         embedded_ = {std::size_t{kMaxRows} * limits.hidden, "activations"};
+        split_ = {group_->n_ranks() > 1 ? std::size_t{kMaxRows} * limits.width : 0, "activations"};
         top_tokens_ = {std::size_t{kMaxRows} * kTopKMax, "drafted tokens"};
         top_log_p_ = {std::size_t{kMaxRows} * kTopKMax, "drafted tokens"};
         top_tokens_host_ = {top_tokens_.size(), "drafted tokens"};
@@ -74,18 +76,12 @@ class CudaDevice final : public Device {
     }
     void connect() override { use(), collectives_->connect(); }
 
-    void begin(const StepPlan &plan) override {
-        use();
-        tables_->set(plan, stream_);
-        read_ = nullptr;
-    }
-    void begin(const DraftPlan &plan) override {
-        use();
-        tables_->set(plan, stream_);
-        read_ = nullptr;
-    }
+    void begin(const StepPlan &plan) override { begin_pass(plan); }
+    void begin(const DraftPlan &plan) override { begin_pass(plan); }
+    void end() override { graphs_->end(); }
 
     void embed(const Matrix &table, Buffer x) override {
+        if (graphs_->replays()) return;
         const bool whole = group_->n_ranks() == 1;
         float *const y = whole ? x.data : embedded_.data();
         kimi::embed({rows().token, bf16s(table.data), y, nullptr, &rows().n_rows, n_rows(),
@@ -99,6 +95,7 @@ class CudaDevice final : public Device {
     }
 
     void rms_norm(Buffer x, const Vector &w, float eps, Rows of, Buffer y) override {
+        if (graphs_->replays()) return;
         kimi::rms_norm(
             {x.data, nullptr, nullptr, bf16s(w.data), narrow(y), count_at(of), count(of), w.n, eps},
             stream_);
@@ -106,36 +103,32 @@ class CudaDevice final : public Device {
 
     void add_norm(Buffer x, Buffer y, std::uint32_t width, const Vector &w, float eps,
                   Buffer a) override {
+        if (graphs_->replays()) return;
         collectives_->add({y.data, x.data, bf16s(w.data), w.n > 0 ? narrow(a) : nullptr, eps,
                            &rows().n_rows, n_rows(), width});
     }
 
     void linear(std::span<const LinearJob> jobs, Rows of) override {
-        std::size_t bytes = 0;
-        for (const LinearJob &job : jobs) {
-            bytes += job.weight->bytes();
-            if (job.whole > job.weight->rows)
-                fail(KIMI_UNSUPPORTED,
-                     "field placement: the CUDA backend replicates q_a, kv_a and "
-                     "the router");
-        }
-        recorder().step().weight_bytes += bytes;
+        for (const LinearJob &job : jobs) recorder().step().weight_bytes += job.weight->bytes();
+        if (graphs_->replays()) return;
         while (!jobs.empty()) {
-            const Buffer in = jobs[0].in;
             std::size_t n = 1;
-            while (n < jobs.size() && n < kSkinnyGemmMaxJobs && jobs[n].in.data == in.data) ++n;
-            products_->linear(jobs.first(n), activations_, count_at(of), count(of));
+            while (n < jobs.size() && n < kSkinnyGemmMaxJobs && jobs[n].in.data == jobs[0].in.data)
+                ++n;
+            linear_of_one_input(jobs.first(n), of);
             jobs = jobs.subspan(n);
         }
     }
 
     void swiglu(Buffer gate, Buffer up, std::uint32_t width) override {
+        if (graphs_->replays()) return;
         kimi::swiglu({gate.data, up.data, narrow(gate), &rows().n_rows, n_rows(), width}, stream_);
     }
 
     void rope(std::span<const float> inv_freq, float amplitude, Buffer table) override {
-        kimi::rope_table({rows().position, frequencies(inv_freq), table.data, &rows().n_rows,
-                          n_rows(), static_cast<std::uint32_t>(inv_freq.size()), amplitude},
+        if (graphs_->replays()) return;
+        kimi::rope_table({rows().position, inv_freq.data(), table.data, &rows().n_rows, n_rows(),
+                          static_cast<std::uint32_t>(inv_freq.size()), amplitude},
                          stream_);
     }
 
@@ -150,31 +143,41 @@ class CudaDevice final : public Device {
         KIMI_CHECK(written_.layer == layer && written_.weights == &w);
         recorder().step().weight_bytes += w.kv_b.bytes();
         recorder().step().kv_bytes += tables_->kv_tokens() * kv_->shape().token_bytes();
+        if (graphs_->replays()) return;
         attention_->attend({*tables_, *kv_, *products_, shape, w, weights_.of(w), layer,
                             written_.kv, written_.rope, narrow(q), narrow(out)});
     }
 
     void experts(const RouterShape &shape, Buffer logits, const float *bias,
                  std::span<const Expert> experts, Buffer x, Buffer y) override {
+        if (graphs_->replays()) return;
         products_->experts(shape, weights_.of(experts), logits.data, bias, narrow(x), y.data,
                            &rows().n_rows, n_rows());
     }
 
     void draft_write(DraftLayerRef layer, const DraftNorms &norms, Buffer k, Buffer v,
                      Buffer rope) override {
+        if (graphs_->replays()) return;
         attention_->draft_write(*tables_, *kv_, layer, norms, k.data, v.data, rope.data);
     }
 
     void draft_attend(DraftLayerRef layer, const DraftNorms &norms, Buffer q, Buffer k, Buffer v,
                       Buffer rope, Buffer out) override {
+        if (graphs_->replays()) return;
         attention_->draft_attend(*tables_, *kv_, layer, norms, q.data, k.data, v.data, rope.data,
                                  narrow(out));
     }
 
     void top_k(Buffer logits, std::uint32_t vocab, std::uint32_t k, std::int32_t *tokens,
                double *log_probability) override {
-        const std::uint32_t n = count(Rows::picked), whole = vocab * group_->n_ranks();
-        const float *const all = collectives_->gather(logits.data, vocab, n);
+        const std::uint32_t n = tables_->n_picked(), whole = vocab * group_->n_ranks();
+        const float *all = logits.data;
+        if (group_->n_ranks() > 1) {
+            if (whole_logits_.size() == 0)
+                whole_logits_ = {std::size_t{kMaxRows} * whole, "logits of all ranks"};
+            collectives_->gather(logits.data, vocab, n, whole_logits_.data());
+            all = whole_logits_.data();
+        }
         const std::size_t parts = std::size_t{kMaxRows} * top_k_chunks(whole);
         if (part_sums_.size() < 2 * parts) {
             part_keys_ = {parts * kTopKMax, "drafted tokens"};
@@ -192,6 +195,7 @@ class CudaDevice final : public Device {
     }
 
     void copy(Buffer src, std::uint32_t width, Buffer dst) override {
+        if (graphs_->replays()) return;
         check(cudaMemcpy2DAsync(dst.data, dst.width * sizeof(float), src.data,
                                 src.width * sizeof(float), width * sizeof(float), n_rows(),
                                 cudaMemcpyDeviceToDevice, stream_),
@@ -199,6 +203,7 @@ class CudaDevice final : public Device {
     }
 
     void gather(Buffer src, std::uint32_t width, Buffer dst) override {
+        if (graphs_->replays()) return;
         KIMI_CHECK(src.width == width && dst.width == width);
         kimi::gather_rows({src.data, rows().picked, dst.data, narrow(dst), &rows().n_picked,
                            count(Rows::picked), width},
@@ -235,7 +240,7 @@ class CudaDevice final : public Device {
     // All picked rows come at once, with the first of them.
     std::span<const float> read(Buffer buffer, std::uint32_t row, std::uint32_t width) override {
         use();
-        const std::size_t n = std::size_t{count(Rows::picked)} * width;
+        const std::size_t n = std::size_t{tables_->n_picked()} * width;
         if (read_ != buffer.data) {
             if (read_host_.size() < n) read_host_ = {std::size_t{kMaxRows} * width, "logits"};
             copy_back(read_host_.data(), buffer.data, n * sizeof(float));
@@ -246,6 +251,31 @@ class CudaDevice final : public Device {
     }
 
   private:
+    template <typename Plan>
+    void begin_pass(const Plan &plan) {
+        use();
+        tables_->set(plan, stream_);
+        tables_->make_for(graphs_->begin(tables_->shape()));
+        read_ = nullptr;
+    }
+    // Outputs that the ranks share go through split_.
+    void linear_of_one_input(std::span<const LinearJob> jobs, Rows of) {
+        LinearJob own[kSkinnyGemmMaxJobs];
+        float *part = split_.data();
+        for (std::size_t i = 0; i < jobs.size(); ++i) {
+            own[i] = jobs[i];
+            if (jobs[i].whole <= jobs[i].weight->rows) continue;
+            own[i].out.data = part;
+            part += std::size_t{kMaxRows} * jobs[i].weight->rows;
+        }
+        KIMI_CHECK(part <= split_.data() + split_.size());
+        products_->linear({own, jobs.size()}, activations_, count_at(of), count(of));
+        for (std::size_t i = 0; i < jobs.size(); ++i)
+            if (own[i].out.data != jobs[i].out.data)
+                collectives_->gather(own[i].out.data, jobs[i].weight->rows, count(of),
+                                     jobs[i].out.data);
+    }
+
     void use() const { check(cudaSetDevice(gpu_), "choosing a GPU"); }
     template <typename T>
     T on_gpu() const {
@@ -270,27 +300,15 @@ class CudaDevice final : public Device {
     }
 
     const PassRows &rows() const { return *tables_->rows(); }
-    std::uint32_t n_rows() const { return tables_->n_rows(); }
+    // What launches are made for.
+    std::uint32_t n_rows() const { return tables_->shape().rows; }
     std::uint32_t count(Rows of) const {
-        return of == Rows::all ? tables_->n_rows() : tables_->n_picked();
+        return of == Rows::all ? tables_->shape().rows : tables_->shape().picked;
     }
     const std::uint32_t *count_at(Rows of) const {
         return of == Rows::all ? &rows().n_rows : &rows().n_picked;
     }
     bf16 *narrow(Buffer buffer) const { return activations_.narrow(buffer); }
-
-    // The target's and the drafter's frequencies, copied when they are first used.
-    const float *frequencies(std::span<const float> inv_freq) {
-        for (const auto &[host, device] : frequencies_)
-            if (host == inv_freq.data()) return device.data();
-        DeviceArray<float> copy(inv_freq.size(), "frequencies");
-        check(cudaMemcpyAsync(copy.data(), inv_freq.data(), copy.bytes(), cudaMemcpyHostToDevice,
-                              stream_),
-              "copying frequencies");
-        check(cudaStreamSynchronize(stream_), "copying frequencies");
-        frequencies_.emplace_back(inv_freq.data(), std::move(copy));
-        return frequencies_.back().second.data();
-    }
 
     void copy_back(void *to, const void *from, std::size_t bytes) {
         check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "copying results");
@@ -319,9 +337,11 @@ class CudaDevice final : public Device {
     std::optional<Products> products_;
     std::optional<Attention> attention_;
     std::optional<Collectives> collectives_;
+    std::optional<Graphs> graphs_;
     Written written_;
-    std::vector<std::pair<const float *, DeviceArray<float>>> frequencies_;
     DeviceArray<float> embedded_;  // [rows, hidden] of this rank's part of the vocabulary
+    DeviceArray<float> split_;     // [rows, outputs] of this rank's parts of products
+    DeviceArray<float> whole_logits_;
     DeviceArray<std::int32_t> top_tokens_;
     DeviceArray<double> top_log_p_, part_sums_;
     DeviceArray<unsigned long long> part_keys_;

@@ -30,7 +30,7 @@ StepTables PassTables::step() const {
             pages_stride_,        rows()->base,      rows()->word};
 }
 
-void PassTables::begin(std::span<const std::uint32_t> position,
+void PassTables::begin(PassKind kind, std::span<const std::uint32_t> position,
                        std::span<const std::uint32_t> picked, std::size_t n_sequences) {
     KIMI_CHECK(position.size() <= kMaxRows && picked.size() <= kMaxRows && n_sequences <= kMaxRows);
     copied_.wait();
@@ -40,7 +40,7 @@ void PassTables::begin(std::span<const std::uint32_t> position,
     rows.n_sequences = static_cast<std::uint32_t>(n_sequences);
     std::copy(position.begin(), position.end(), rows.position);
     std::copy(picked.begin(), picked.end(), rows.picked);
-    widest_ = context_ = 0;
+    shape_ = {kind, rows.n_rows, rows.n_picked, rows.n_sequences};
     kv_tokens_ = 0;
 }
 
@@ -60,7 +60,7 @@ void PassTables::upload(cudaStream_t stream) {
 }
 
 void PassTables::set(const StepPlan &plan, cudaStream_t stream) {
-    begin(plan.position, plan.logit_row, plan.sequences.size());
+    begin(PassKind::target, plan.position, plan.logit_row, plan.sequences.size());
     PassRows &rows = host();
     std::copy(plan.token.begin(), plan.token.end(), rows.token);
     std::copy(plan.base.begin(), plan.base.end(), rows.base);
@@ -71,20 +71,23 @@ void PassTables::set(const StepPlan &plan, cudaStream_t stream) {
                              sequence.pages.empty() ? 0 : sequence.pages[0],
                              run_length(sequence.pages)};
         set_pages(s, sequence.pages);
-        widest_ = std::max(widest_, sequence.n_rows);
+        shape_.widest = std::max(shape_.widest, sequence.n_rows);
         kv_tokens_ += plan.slot[sequence.first_row + sequence.n_rows - 1] + 1;
         for (std::uint32_t r = sequence.first_row; r < sequence.first_row + sequence.n_rows; ++r) {
             rows.cell[r] = sequence.pages[plan.slot[r] / kPageTokens] * kPageTokens +
                            plan.slot[r] % kPageTokens;
-            context_ = std::max(
-                context_, plan.base[r] + static_cast<std::uint32_t>(std::popcount(plan.word[r])));
+            shape_.context =
+                std::max(shape_.context,
+                         plan.base[r] + static_cast<std::uint32_t>(std::popcount(plan.word[r])));
         }
     }
     upload(stream);
 }
 
 void PassTables::set(const DraftPlan &plan, cudaStream_t stream) {
-    begin(plan.position, plan.picked, plan.sequences.size());
+    const bool blocks = !plan.token.empty();
+    begin(blocks ? PassKind::block : PassKind::context, plan.position, plan.picked,
+          plan.sequences.size());
     PassRows &rows = host();
     std::copy(plan.token.begin(), plan.token.end(), rows.token);
     for (std::uint32_t s = 0; s < plan.sequences.size(); ++s) {
@@ -95,9 +98,9 @@ void PassTables::set(const DraftPlan &plan, cudaStream_t stream) {
         span.begin = sequence.ring_begin;
         rows.sliding[s] = span;
         set_pages(s, sequence.pages);
-        widest_ = std::max(widest_, sequence.n_rows);
-        context_ = std::max(context_, sequence.first_position);
-        if (!plan.token.empty()) continue;  // a block writes no context
+        shape_.widest = std::max(shape_.widest, sequence.n_rows);
+        shape_.context = std::max(shape_.context, sequence.first_position);
+        if (blocks) continue;  // they write no context
         for (std::uint32_t i = 0; i < sequence.n_rows; ++i) {
             const std::uint32_t p = sequence.first_position + i, r = sequence.first_row + i;
             rows.cell[r] = sequence.pages[p / kPageTokens] * kPageTokens + p % kPageTokens;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "backend/cuda/graphs.h"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/stream.h"
 #include "backend/device.h"
@@ -44,24 +45,22 @@ class PassTables {
     std::uint32_t pages_stride() const { return pages_stride_; }
     StepTables step() const;
 
-    // Of this pass, on the host.
-    std::uint32_t n_rows() const { return host().n_rows; }
+    // What the launches of this pass are made for: its own shape, or a larger one.
+    const PassShape &shape() const { return shape_; }
+    void make_for(const PassShape &larger) { shape_ = larger; }
     std::uint32_t n_picked() const { return host().n_picked; }
-    std::uint32_t n_sequences() const { return host().n_sequences; }
-    std::uint32_t widest() const { return widest_; }    // rows of a sequence
-    std::uint32_t context() const { return context_; }  // the longest of a row
     // Tokens of the context that the target's sequences read, together.
     std::size_t kv_tokens() const { return kv_tokens_; }
 
   private:
     PassRows &host() const { return *reinterpret_cast<PassRows *>(host_.data()); }
-    void begin(std::span<const std::uint32_t> position, std::span<const std::uint32_t> picked,
-               std::size_t n_sequences);
+    void begin(PassKind kind, std::span<const std::uint32_t> position,
+               std::span<const std::uint32_t> picked, std::size_t n_sequences);
     void set_pages(std::uint32_t sequence, std::span<const std::uint32_t> pages);
     void upload(cudaStream_t stream);
 
     std::uint32_t pages_stride_, ring_slots_;
-    std::uint32_t widest_ = 0, context_ = 0;
+    PassShape shape_;
     std::size_t kv_tokens_ = 0;
     PinnedArray<std::byte> host_;
     DeviceArray<std::byte> device_;

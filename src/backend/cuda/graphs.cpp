@@ -1,0 +1,64 @@
+#include "backend/cuda/graphs.h"
+
+#include <algorithm>
+
+namespace kimi::cuda {
+namespace {
+
+// The smallest of ascending sizes that is not below n.
+bool round_up(const std::vector<std::uint32_t> &sizes, std::uint32_t &n) {
+    const auto at = std::lower_bound(sizes.begin(), sizes.end(), n);
+    if (at == sizes.end()) return false;
+    n = *at;
+    return true;
+}
+
+}  // namespace
+
+// Passes that decode want the logits of all rows; others run by themselves.
+bool Graphs::round_up(PassShape &shape) const {
+    if (shape.rows == 0) return false;
+    const bool decodes = shape.kind != PassKind::target || shape.picked == shape.rows;
+    if (!decodes || !cuda::round_up(buckets_.sessions, shape.sequences)) return false;
+    if (shape.kind == PassKind::block) {  // every block is as long
+        shape.picked = shape.sequences * (shape.widest - 1);
+        shape.rows = shape.sequences * shape.widest;
+    } else {
+        if (!cuda::round_up(buckets_.widths, shape.rows)) return false;
+        shape.picked = shape.widest = shape.rows;
+    }
+    shape.context = max_context_;
+    return true;
+}
+
+PassShape Graphs::begin(const PassShape &shape) {
+    shape_ = shape;
+    mode_ = Mode::eager;
+    if (!round_up(shape_)) return shape;
+    mode_ = graphs_.contains(shape_) ? Mode::replay : Mode::capture;
+    if (mode_ == Mode::capture)
+        check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
+              "capturing a graph");
+    return shape_;
+}
+
+Graphs::Executable Graphs::end_capture() const {
+    struct DestroyGraph {
+        void operator()(cudaGraph_t graph) const { cudaGraphDestroy(graph); }
+    };
+    cudaGraph_t captured = nullptr;
+    check(cudaStreamEndCapture(stream_, &captured), "capturing a graph");
+    const std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph> graph(captured);
+    cudaGraphExec_t executable = nullptr;
+    check(cudaGraphInstantiate(&executable, captured, 0), "making a graph");
+    return Executable(executable);
+}
+
+void Graphs::end() {
+    if (mode_ == Mode::eager) return;
+    if (mode_ == Mode::capture) graphs_.emplace(shape_, end_capture());
+    mode_ = Mode::eager;
+    check(cudaGraphLaunch(graphs_.at(shape_).get(), stream_), "running a graph");
+}
+
+}  // namespace kimi::cuda

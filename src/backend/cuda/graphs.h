@@ -1,0 +1,61 @@
+// CUDA graphs of whole passes. What changes from pass to pass lies in device memory, so a graph
+// serves every pass that is not larger: it is captured once and never changed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "backend/cuda/check.h"
+#include "backend/device.h"
+
+namespace kimi::cuda {
+
+enum class PassKind : std::uint8_t { target, block, context };
+
+// What the launches of a pass are made for; the pass may be smaller.
+struct PassShape {
+    PassKind kind = PassKind::target;
+    std::uint32_t rows = 0, picked = 0, sequences = 0;
+    std::uint32_t widest = 0;   // rows of a sequence
+    std::uint32_t context = 0;  // the longest of a row
+
+    auto operator<=>(const PassShape &) const = default;
+};
+
+class Graphs {
+  public:
+    Graphs(const GraphBuckets &buckets, std::uint32_t max_context, cudaStream_t stream)
+        : buckets_(buckets), max_context_(max_context), stream_(stream) {}
+
+    // Begins a pass that is this large and returns what its launches are to be made for: a bucket's
+    // shape, or its own where there is none.
+    PassShape begin(const PassShape &shape);
+    // Whether the graph of this pass exists: its launches need not be made.
+    bool replays() const { return mode_ == Mode::replay; }
+    // All operations have been called: runs the graph, if there is one.
+    void end();
+
+    std::size_t size() const { return graphs_.size(); }
+
+  private:
+    enum class Mode : std::uint8_t { eager, capture, replay };
+    struct Destroy {
+        void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
+    };
+    using Executable = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, Destroy>;
+
+    bool round_up(PassShape &shape) const;
+    Executable end_capture() const;
+
+    GraphBuckets buckets_;
+    std::uint32_t max_context_;
+    cudaStream_t stream_;
+    Mode mode_ = Mode::eager;
+    PassShape shape_;
+    std::map<PassShape, Executable> graphs_;
+};
+
+}  // namespace kimi::cuda

@@ -1,0 +1,60 @@
+// nano-k2 on the CUDA backend against the goldens.
+#include "capi/goldens.h"
+#include "engine/sessions.h"
+#include "tests/cuda/engine.h"
+
+using namespace kimi;
+
+namespace {
+
+const test::GoldenReply &golden(const std::string &name) {
+    static const std::vector<test::GoldenReply> all = test::golden_replies();
+    for (const test::GoldenReply &reply : all)
+        if (reply.name == name) return reply;
+    throw std::runtime_error("no golden " + name);
+}
+
+// The first tokens of a golden's reply, and how many drafted ones were accepted on the way.
+std::uint64_t check_reply(const std::shared_ptr<Engine> &engine, const std::string &name,
+                          std::uint32_t draft_budget, std::uint32_t n_tokens = 12) {
+    CAPTURE(name);
+    CAPTURE(draft_budget);
+    SessionOptions options;
+    options.sampling.temperature = 0;
+    options.draft_budget = draft_budget;
+    options.max_tokens = n_tokens;
+    Session session(engine, options);
+    session.append(golden(name).prompt);
+    auto expected = golden(name).tokens;
+    expected.resize(std::min<std::size_t>(n_tokens, expected.size()));
+    CHECK(test::finish(session) == expected);
+    return session.stats().accepted;
+}
+
+}  // namespace
+
+TEST_CASE("cuda: one GPU gives the goldens' tokens, with and without drafts and graphs") {
+    for (const char *graphs : {R"("graphs": {"eager": true})",
+                               R"("graphs": {"widths": [1, 8, 64], "sessions": [1]})"}) {
+        CAPTURE(graphs);
+        cudart::start({.n_sms = 4});
+        const auto engine = test::cuda_engine(cat(test::cuda_ranks(1), ", ", graphs));
+        std::uint64_t n_accepted = 0;
+        for (const char *name : {"thinking-1", "instant-2", "thinking-7"}) {
+            check_reply(engine, name, 0, 6);
+            n_accepted += check_reply(engine, name, 12);
+        }
+        CHECK(n_accepted > 10);
+    }
+}
+
+TEST_CASE("cuda: two and eight GPUs give the goldens' tokens, drafting") {
+    for (const int n : {2, 8}) {
+        CAPTURE(n);
+        cudart::start({.n_devices = n, .n_sms = 4});
+        const auto engine = test::cuda_engine(
+            cat(test::cuda_ranks(n), R"(, "graphs": {"widths": [8, 64], "sessions": [1]})"));
+        CHECK(check_reply(engine, "thinking-1", 7) > 3);
+        CHECK(cudart::last_fault() == "");
+    }
+}
