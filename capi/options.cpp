@@ -140,3 +140,7 @@ void kimi_estimate_init_sized(kimi_estimate *estimate, size_t size) noexcept {
 void kimi_step_init_sized(kimi_step *step, size_t size) noexcept {
     init(step, size, kimi_step{});
 }
+
+void kimi_event_init_sized(kimi_event *event, size_t size) noexcept {
+    init(event, size, kimi_event{});
+}

@@ -107,8 +107,9 @@ kimi_status kimi_session_append_chat(kimi_session *session, const char *json, si
                                      kimi_error *error) noexcept {
     return guarded(error, [&] {
         const InUse held(session);
-        held.session().replace(encode_chat_request(*held.session().engine().tokenizer(),
-                                                   capi::text(json, len, "json")));
+        ChatPrompt prompt = encode_chat_request(*held.session().engine().tokenizer(),
+                                                capi::text(json, len, "json"));
+        held.session().replace(prompt.tokens, std::move(prompt.tools));
     });
 }
 

@@ -12,8 +12,8 @@ const char *kimi_version(uint32_t *number) noexcept {
 }
 
 int32_t kimi_has_feature(const char *name) noexcept {
-    constexpr std::string_view kFeatures[] = {"cpu",        "drafter",    "trace",
-                                              "constraint", "logit_bias", "stop_strings"};
+    constexpr std::string_view kFeatures[] = {"cpu",        "drafter",      "trace", "constraint",
+                                              "logit_bias", "stop_strings", "events"};
     const std::string_view wanted = name == nullptr ? "" : name;
     if (wanted == "avx2") return kimi::is_supported(kimi::CpuIsa::avx2);
     if (wanted == "avx512") return kimi::is_supported(kimi::CpuIsa::avx512);

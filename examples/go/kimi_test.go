@@ -138,6 +138,72 @@ func TestCancel(t *testing.T) {
 	check(t, strings.HasPrefix(text, "DFlash is a block diffusion drafter."), "%q", text)
 }
 
+const tools = `[{"type": "function", "function": {"name": "search_files",
+	"description": "Find files whose name contains a word", "parameters": {"type": "object",
+	"properties": {"word": {"type": "string"}}, "required": ["word"]}}}]`
+
+func TestEvents(t *testing.T) {
+	ask := func(messages string) string {
+		return `{"messages": [` + messages + `], "tools": ` + tools + `}`
+	}
+	question := `{"role": "user", "content": "Find files about lantern."}`
+	session := start(t, open(t), greedy(), ask(question))
+	var events []Event
+	reply := session.Events(context.Background())
+	for event := range reply.Events {
+		events = append(events, event)
+	}
+	finish, err := reply.Wait()
+	check(t, finish == FinishToolCalls && err == nil, "%v, %v", finish, err)
+	check(t, len(events) > 2 && events[0].Kind == EventReasoning, "%+v", events)
+	call, end := events[len(events)-2], events[len(events)-1]
+	check(t, call.Kind == EventCall && call.Name == "search_files" && call.Call == 0 &&
+		call.Text == `{"word": "lantern"}`, "%+v", call)
+	check(t, end.Kind == EventFinished && end.Finish == finish && end.Calls == 1, "%+v", end)
+	check(t, must(session.NextEvent()).Kind == NoEvent, "an event behind the end")
+
+	check(t, session.AppendChat([]byte(ask(question+`, {"role": "assistant", "content": "",
+		"tool_calls": [{"id": "`+call.ID+`", "type": "function", "function": {"name": "search_files",
+		"arguments": "{\"word\": \"lantern\"}"}}]}, {"role": "tool", "tool_call_id": "`+call.ID+`",
+		"content": "[\"lantern.txt\"]"}`))) == nil, "append")
+	answer := ""
+	for event := range session.Events(context.Background()).Events {
+		if event.Kind == EventContent {
+			answer += event.Text
+		}
+	}
+	check(t, strings.HasPrefix(answer, "I found "), "%q", answer)
+}
+
+func TestWaitingEvents(t *testing.T) {
+	engine := open(t)
+	session := start(t, engine, greedy(), chat)
+	check(t, must(session.WaitingEvent()).Kind == NoEvent, "an event before the first step")
+	text := ""
+	for event := (Event{}); event.Kind != EventFinished; {
+		must(session.Step())
+		for event = must(session.WaitingEvent()); event.Kind == EventContent; event = must(session.WaitingEvent()) {
+			text += event.Text
+		}
+	}
+	check(t, text == rest(t, start(t, engine, greedy(), chat)), "%q", text)
+}
+
+func TestCancelEvents(t *testing.T) {
+	options := greedy()
+	options.IgnoreStop = true
+	session := start(t, open(t), options, story)
+	ctx, cancel := context.WithCancel(context.Background())
+	reply := session.Events(ctx)
+	<-reply.Events
+	cancel() // and nobody receives any more
+	finish, err := reply.Wait()
+	check(t, finish == FinishCancelled && errors.Is(err, context.Canceled), "%v, %v", finish, err)
+	session.Close()
+	_, err = session.Events(context.Background()).Wait()
+	check(t, errors.Is(err, ErrClosed), "%v", err)
+}
+
 func TestCloseDuringReply(t *testing.T) {
 	options := greedy()
 	options.IgnoreStop = true

@@ -50,7 +50,7 @@ func newStep(raw *C.kimi_step) Step {
 		Phase:         Phase(raw.phase),
 		Finish:        Finish(raw.finish_reason),
 		Tokens:        append([]int32(nil), unsafe.Slice((*int32)(raw.tokens), int(raw.n_tokens))...),
-		Text:          string(unsafe.Slice((*byte)(unsafe.Pointer(raw.text)), int(raw.text_len))),
+		Text:          copyText(raw.text, raw.text_len),
 		PromptDone:    uint64(raw.prompt_done),
 		PromptTotal:   uint64(raw.prompt_total),
 		DraftNodes:    uint32(raw.draft_nodes),

@@ -74,8 +74,8 @@ enum {
     KIMI_FINISH_LENGTH = 2,    /* max_tokens or the context limit */
     KIMI_FINISH_CANCELLED = 3, /* kimi_session_cancel */
     KIMI_FINISH_DEADLINE = 4,
-    KIMI_FINISH_ERROR = 5, /* the step's status says why */
-    KIMI_FINISH_TOOL_CALLS = 6,
+    KIMI_FINISH_ERROR = 5,       /* the step's status says why */
+    KIMI_FINISH_TOOL_CALLS = 6,  /* a stop token behind one complete tool call or more */
     KIMI_FINISH_STOP_STRING = 7, /* kimi_session_set_stop_strings */
     KIMI_FINISH_CONSTRAINT = 8   /* the constraint allows no further token */
 };
@@ -159,6 +159,40 @@ typedef struct kimi_step {
     uint32_t draft_accepted; /* of these, committed */
 } kimi_step;
 
+/* Kinds of events: see kimi_session_next_event. */
+enum {
+    KIMI_EVENT_NONE = 0,
+    KIMI_EVENT_REASONING = 1,      /* text is the next piece of the reasoning */
+    KIMI_EVENT_CONTENT = 2,        /* text is the next piece of the answer */
+    KIMI_EVENT_CALL_BEGIN = 3,     /* a tool call begins */
+    KIMI_EVENT_CALL_ARGUMENTS = 4, /* text is the next piece of the call's arguments */
+    KIMI_EVENT_CALL = 5,           /* the call is complete; text is all of its arguments */
+    KIMI_EVENT_FINISHED = 6        /* the reply is over */
+};
+
+/* Flag of kimi_session_next_event: it runs no steps. */
+enum { KIMI_NO_STEP = 1 };
+
+/* A part of a reply. What its pointers name belongs to the session and is valid until its next
+ * call. Members that the kind does not have are 0. */
+typedef struct kimi_event {
+    size_t struct_size;
+    uint32_t kind;    /* KIMI_EVENT_* */
+    uint32_t call;    /* of calls: the place in the reply, from 0 */
+    const char *text; /* whole UTF-8 characters */
+    size_t text_len;  /* bytes */
+    const char *id;   /* of calls: functions.NAME:N, which no other call of the reply has */
+    size_t id_len;
+    const char *name; /* of calls: the function */
+    size_t name_len;
+    /* Of KIMI_EVENT_FINISHED: */
+    uint32_t finish_reason; /* KIMI_FINISH_* */
+    kimi_status status;     /* of KIMI_FINISH_ERROR: why */
+    uint64_t prompt_tokens; /* before the reply, earlier turns included */
+    uint64_t reply_tokens;  /* including the stop token */
+    uint64_t calls;         /* that are complete */
+} kimi_event;
+
 enum { KIMI_MAX_DRAFT_DEPTH = 63 };
 
 /* What a session's decode steps did since it was created. Times are in seconds; a pass that served
@@ -221,6 +255,7 @@ KIMI_API void kimi_engine_options_init_sized(kimi_engine_options *options,
 KIMI_API void kimi_session_options_init_sized(kimi_session_options *options,
                                               size_t size) KIMI_NOEXCEPT;
 KIMI_API void kimi_step_init_sized(kimi_step *step, size_t size) KIMI_NOEXCEPT;
+KIMI_API void kimi_event_init_sized(kimi_event *event, size_t size) KIMI_NOEXCEPT;
 KIMI_API void kimi_engine_statistics_init_sized(kimi_engine_statistics *statistics,
                                                 size_t size) KIMI_NOEXCEPT;
 KIMI_API void kimi_session_statistics_init_sized(kimi_session_statistics *statistics,
@@ -230,6 +265,7 @@ KIMI_API void kimi_estimate_init_sized(kimi_estimate *estimate, size_t size) KIM
 #define kimi_engine_options_init(p) kimi_engine_options_init_sized((p), sizeof *(p))
 #define kimi_session_options_init(p) kimi_session_options_init_sized((p), sizeof *(p))
 #define kimi_step_init(p) kimi_step_init_sized((p), sizeof *(p))
+#define kimi_event_init(p) kimi_event_init_sized((p), sizeof *(p))
 #define kimi_engine_statistics_init(p) kimi_engine_statistics_init_sized((p), sizeof *(p))
 #define kimi_session_statistics_init(p) kimi_session_statistics_init_sized((p), sizeof *(p))
 #define kimi_estimate_init(p) kimi_estimate_init_sized((p), sizeof *(p))
@@ -245,11 +281,11 @@ KIMI_API const char *kimi_version(uint32_t *number) KIMI_NOEXCEPT;
  * that it does not know, so that a program may ask for what only newer versions have. Names:
  *   cpu             deployments with backend cpu
  *   cuda            deployments with backend cuda
- *   constraint      kimi_session_set_constraint, _set_logit_bias and _set_stop_strings
  *   drafter         DFlash drafters and tree verification
  *   constraint      kimi_session_set_constraint
  *   logit_bias      kimi_session_set_logit_bias
  *   stop_strings    kimi_session_set_stop_strings
+ *   events          kimi_session_next_event
  *   trace           kimi_engine_save_trace
  *   avx2, avx512    the instructions that cpu computes with; plain x86-64 code where neither is
  * Any thread. */
@@ -413,6 +449,37 @@ KIMI_API kimi_status kimi_decode_step(kimi_session *session, kimi_step *out,
  * KIMI_INVALID_ARGUMENT. */
 KIMI_API kimi_status kimi_decode_batch(kimi_session *const *sessions, size_t n, kimi_step *out,
                                        kimi_error *error) KIMI_NOEXCEPT;
+
+/* ---- Events ---- */
+
+/* Takes the next event of the reply, after running steps, as kimi_decode_step does, until there is
+ * one. Events are the reply without the model's markers, in its order: pieces of reasoning and of
+ * content; for each tool call its begin, pieces of its arguments, and all of it when it is complete
+ * (one that the end of the reply cuts never is); and last, once, KIMI_EVENT_FINISHED, however the
+ * reply ended. Behind it, and where no reply was asked for, there is KIMI_EVENT_NONE.
+ *
+ *     while (kimi_session_next_event(session, 0, &event, &error) == KIMI_OK &&
+ *            event.kind != KIMI_EVENT_NONE)
+ *         ...
+ *
+ * The events are those of the whole reply, whoever runs its steps, and joined by kind they do not
+ * depend on what is drafted. A program that runs steps itself (kimi_decode_batch, or
+ * kimi_decode_step for its numbers) takes the events in between with flags KIMI_NO_STEP, until
+ * KIMI_EVENT_NONE says that the steps so far give no more. What is not asked for costs nothing.
+ *
+ * Reasoning is what stands before </think> where the prompt ends inside <think>; a tool call ends
+ * it too. Where the model wrote an id that is not functions.NAME:N, it becomes that, and NAME the
+ * tool of the last kimi_session_append_chat that it means. Name and arguments are the model's: they
+ * may be of no tool and no JSON, unless KIMI_CONSTRAINT_TOOLS holds. A conversation goes on with
+ * kimi_session_append_chat: an assistant message with reasoning_content, content and tool_calls,
+ * and for each call a message with role tool, tool_call_id and the result as content.
+ *
+ * Forks and restored sessions go on with the next event. Append and truncate drop those of the
+ * reply before. Errors: those of steps. KIMI_BUSY leaves the reply as it was; any other ends it:
+ * first come the events of what was held back, then the error, together with KIMI_EVENT_FINISHED in
+ * *out. */
+KIMI_API kimi_status kimi_session_next_event(kimi_session *session, uint32_t flags, kimi_event *out,
+                                             kimi_error *error) KIMI_NOEXCEPT;
 
 /* ---- Sessions as values ---- */
 

@@ -21,6 +21,7 @@ struct ReplyRules {
     std::shared_ptr<const ReplyConstraint> constraint;  // nullptr: none
     std::vector<LogitBias> biases;
     std::vector<std::string> stop_strings;
+    std::vector<std::string> tools;  // names of the functions that the conversation declares
 };
 
 }  // namespace kimi

@@ -24,6 +24,11 @@ Json string(const std::string &text) {
     json.text = text;
     return json;
 }
+Json strings(const std::vector<std::string> &texts) {
+    std::vector<Json> items;
+    for (const std::string &text : texts) items.push_back(string(text));
+    return array_of(std::move(items));
+}
 
 const Json &expect(const Json &json, Json::Kind kind) {
     if (!json.is(kind)) fail(KIMI_CORRUPT, "the saved session's rules contradict themselves");
@@ -34,25 +39,29 @@ const std::vector<Json> &items(const Json &json, std::size_t at_least) {
         fail(KIMI_CORRUPT, "the saved session's rules end early");
     return json.items;
 }
+std::vector<std::string> texts(const Json &json) {
+    std::vector<std::string> out;
+    for (const Json &item : items(json, 0)) out.push_back(expect(item, Json::Kind::string).text);
+    return out;
+}
 
 }  // namespace
 
-// [constraint kind, constraint text] or [], [token, bias, ...], [stop string, ...]
+// [constraint kind, constraint text] or [], [token, bias, ...], [stop string, ...], [tool, ...]
 std::string dump_rules(const ReplyRules &rules) {
-    std::vector<Json> constraint, biases, stops;
+    std::vector<Json> constraint, biases;
     if (rules.constraint)
         constraint = {number(static_cast<int>(rules.constraint->kind())),
                       string(rules.constraint->text())};
     for (const auto &[token, bias] : rules.biases)
         biases.insert(biases.end(), {number(token), number(bias)});
-    for (const std::string &stop : rules.stop_strings) stops.push_back(string(stop));
     return dump_json(array_of({array_of(std::move(constraint)), array_of(std::move(biases)),
-                               array_of(std::move(stops))}));
+                               strings(rules.stop_strings), strings(rules.tools)}));
 }
 
 ReplyRules read_rules(Engine &engine, std::string_view text) {
     const Json json = parse_json(text, "the saved session's rules", KIMI_CORRUPT);
-    const std::vector<Json> &parts = items(json, 3);
+    const std::vector<Json> &parts = items(json, 4);
     ReplyRules rules;
     if (!items(parts[0], 0).empty()) {
         const std::vector<Json> &constraint = items(parts[0], 2);
@@ -71,8 +80,8 @@ ReplyRules read_rules(Engine &engine, std::string_view text) {
         rules.biases.push_back({static_cast<std::int32_t>(token),
                                 static_cast<float>(expect(biases[i + 1], Json::Kind::real).real)});
     }
-    for (const Json &stop : items(parts[2], 0))
-        rules.stop_strings.push_back(expect(stop, Json::Kind::string).text);
+    rules.stop_strings = texts(parts[2]);
+    rules.tools = texts(parts[3]);
     return rules;
 }
 

@@ -34,6 +34,8 @@ Session::Session(std::shared_ptr<Engine> engine, SessionState state)
     if (result_.phase == KIMI_PHASE_DECODE)
         for (const std::int32_t token : tokens().subspan(reply_begin_)) take(token, true);
     text_.clear();
+    failure_ = std::move(state.failure);
+    events_taken_ = state.events_taken;
 }
 
 Session::~Session() {
@@ -53,7 +55,9 @@ SessionState Session::state() const {
             tokens_,
             reply_begin_,
             result_.phase,
-            result_.finish_reason};
+            result_.finish_reason,
+            failure_,
+            events_taken_};
 }
 
 std::unique_ptr<Session> Session::fork() const {
@@ -93,7 +97,7 @@ void Session::append(std::span<const std::int32_t> tokens) {
     start_reply();
 }
 
-void Session::replace(std::span<const std::int32_t> tokens) {
+void Session::replace(std::span<const std::int32_t> tokens, std::vector<std::string> tools) {
     check_tokens(tokens);
     const auto differ =
         std::mismatch(tokens_.begin(), tokens_.end(), tokens.begin(), tokens.end()).first;
@@ -102,6 +106,7 @@ void Session::replace(std::span<const std::int32_t> tokens) {
         static_cast<std::size_t>(differ - tokens_.begin()), tokens.empty() ? 0 : tokens.size() - 1);
     if (tokens.empty() || tokens.size() >= engine_->context_limit())
         return append(tokens);  // throws
+    next_rules_.tools = std::move(tools);
     truncate(common);
     append(tokens.subspan(common));
 }
@@ -135,6 +140,9 @@ void Session::reset_reply() {
     utf8_ = Utf8Stream();
     stop_strings_ = StopStrings(rules_.stop_strings);
     result_ = {};
+    failure_ = {};
+    events_.reset();
+    events_taken_ = 0;
     if (!rules_.constraint) return;
     const OutputStart start = output_start(*engine_->tokenizer(), tokens().first(reply_begin_));
     reply_state_ = rules_.constraint->start(start.reasoning);
@@ -170,11 +178,15 @@ bool Session::commit(std::int32_t token) {
     tokens_.push_back(token);
     ++n_committed_;
     result_.phase = KIMI_PHASE_DECODE;
-    const bool stop = !options_.ignore_stop && engine_->is_stop(token);
+    const bool stop = !has_text(token);
     if (take(token, !stop))
         finish(KIMI_FINISH_STOP_STRING);
-    else if (stop || tokens_left() == 0)
-        finish(stop ? KIMI_FINISH_STOP : KIMI_FINISH_LENGTH);
+    else if (stop)
+        finish(has_calls(*engine_->tokenizer(), tokens().subspan(reply_begin_))
+                   ? KIMI_FINISH_TOOL_CALLS
+                   : KIMI_FINISH_STOP);
+    else if (tokens_left() == 0)
+        finish(KIMI_FINISH_LENGTH);
     return result_.phase == KIMI_PHASE_DECODE;
 }
 
@@ -184,6 +196,29 @@ bool Session::take(std::int32_t token, bool with_text) {
     characters_.clear();
     utf8_.push(engine_->token_text(token), characters_);
     return stop_strings_.push(characters_, text_);
+}
+
+bool Session::has_text(std::int32_t token) const {
+    return options_.ignore_stop || !engine_->is_stop(token);
+}
+
+std::uint32_t Session::take_event() {
+    try {
+        const Tokenizer &tokenizer = *engine_->tokenizer();
+        if (!events_)
+            events_.emplace(tokenizer, output_start(tokenizer, tokens().first(reply_begin_)),
+                            rules_.tools, rules_.stop_strings);
+        for (const std::int32_t token : tokens().subspan(reply_begin_ + events_->n_tokens()))
+            events_->push(token, has_text(token));
+        if (result_.finish_reason != KIMI_FINISH_NONE) events_->finish();
+        events_->skip(events_taken_);
+        const std::uint32_t kind = events_->take();
+        events_taken_ = events_->n_taken();
+        return kind;
+    } catch (...) {
+        events_.reset();  // to be made again, up to events_taken_
+        throw;
+    }
 }
 
 void Session::drafted(const DraftTree &tree, std::uint32_t n_accepted) {
@@ -202,7 +237,9 @@ void Session::drafted(const DraftTree &tree, std::uint32_t n_accepted) {
 void Session::fail(kimi_status status, std::string text) {
     result_.status = status;
     result_.error = std::move(text);
-    if (status != KIMI_BUSY) finish(KIMI_FINISH_ERROR);
+    if (status == KIMI_BUSY) return;
+    failure_ = {result_.status, result_.error};
+    finish(KIMI_FINISH_ERROR);
 }
 
 void Session::finish(std::uint32_t reason) {

@@ -4,10 +4,13 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
+#include "engine/reply_events.h"
 #include "engine/reply_rules.h"
 #include "engine/session_stats.h"
 #include "kimi/kimi.h"
@@ -46,6 +49,8 @@ struct SessionState {
     std::vector<std::int32_t> tokens;
     std::uint64_t reply_begin = 0;  // tokens before the reply: its prompt
     std::uint32_t phase = KIMI_PHASE_FINISHED, finish_reason = KIMI_FINISH_NONE;
+    Error failure = {};              // that ended the reply
+    std::uint64_t events_taken = 0;  // of the reply, see ReplyEvents
 };
 
 // The caller serialises all calls but cancel().
@@ -66,8 +71,9 @@ class Session {
     ReplyRules &next_rules() { return next_rules_; }
     // Throws KIMI_INVALID_ARGUMENT or KIMI_TOO_LONG and changes nothing then.
     void append(std::span<const std::int32_t> tokens);
-    // Replaces the sequence, keeping what was processed of the longest common prefix.
-    void replace(std::span<const std::int32_t> tokens);
+    // Replaces the sequence, keeping what was processed of the longest common prefix. tools: the
+    // names of the functions that it declares.
+    void replace(std::span<const std::int32_t> tokens, std::vector<std::string> tools);
     // Drops the tokens from n on and ends the reply. Throws KIMI_INVALID_ARGUMENT.
     void truncate(std::uint64_t n);
     // A session in the same state, its reply included. Throws KIMI_BUSY.
@@ -84,6 +90,15 @@ class Session {
     const StepResult &result() const { return result_; }
     const SessionStats &stats() const { return stats_; }
     SessionState state() const;
+
+    // Takes the reply's next event: KIMI_EVENT_*, KIMI_EVENT_NONE where the steps so far give none.
+    // The events are those of the whole reply, whenever the first is taken.
+    std::uint32_t take_event();
+    // What take_event() took; after its first call.
+    const ReplyEvents &events() const { return *events_; }
+    std::uint64_t reply_begin() const { return reply_begin_; }
+    // What ended the reply with KIMI_FINISH_ERROR.
+    const Error &failure() const { return failure_; }
     const KvSequence &kv() const { return kv_; }
 
     // --- For the scheduler ---
@@ -119,6 +134,8 @@ class Session {
     void reset_reply();
     // Takes a token into the reply's text and constraint. True where a stop string ended.
     bool take(std::int32_t token, bool with_text);
+    // The token is no stop token that ends the reply.
+    bool has_text(std::int32_t token) const;
     void finish(std::uint32_t reason);
     void check_tokens(std::span<const std::int32_t> tokens) const;
 
@@ -135,6 +152,9 @@ class Session {
     std::string characters_;  // of one token
     std::string text_;
     StepResult result_;
+    Error failure_{};
+    std::optional<ReplyEvents> events_;  // made when they are asked for
+    std::uint64_t events_taken_ = 0;
     BudgetPolicy budget_policy_;
     SessionStats stats_;
     std::atomic<bool> cancelled_{false};

@@ -13,7 +13,7 @@ namespace kimi {
 namespace {
 
 constexpr char kMagic[8] = {'K', 'I', 'M', 'I', 'S', 'E', 'S', 'S'};
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
 
 // What the KV depends on beside the tokens.
 struct Origin {
@@ -35,11 +35,13 @@ struct Header {
     std::uint32_t phase, finish_reason;
     float temperature, top_p, min_p;
     std::uint64_t seed;
-    std::uint32_t top_k, max_tokens, draft_budget, draft_chain, ignore_stop, reserved;
+    std::uint32_t top_k, max_tokens, draft_budget, draft_chain, ignore_stop;
+    kimi_status failure;
+    std::uint64_t events_taken;
     std::uint64_t checksum;  // of the bytes before it
 };
 static_assert(std::has_unique_object_representations_v<Digest>);
-static_assert(sizeof(Header) == 184 && std::is_trivially_copyable_v<Header>);
+static_assert(sizeof(Header) == 192 && std::is_trivially_copyable_v<Header>);
 
 Origin origin_of(Engine &engine) {
     const Runner &runner = engine.runner();
@@ -85,6 +87,8 @@ Header make_header(Session &session, const SessionState &state, std::size_t rule
     h.draft_budget = state.options.draft_budget;
     h.draft_chain = state.options.draft_chain;
     h.ignore_stop = state.options.ignore_stop;
+    h.failure = state.failure.status;
+    h.events_taken = state.events_taken;
     h.checksum = checksum(&h, offsetof(Header, checksum));
     return h;
 }
@@ -146,6 +150,8 @@ SessionState read_state(const Header &h, Reader &reader, Engine &engine) {
     state.reply_begin = h.reply_begin;
     state.phase = h.phase;
     state.finish_reason = h.finish_reason;
+    state.failure = {h.failure, "the reply had ended with this error before the session was saved"};
+    state.events_taken = h.events_taken;
     const auto tokens = reader.checked(h.n_tokens * sizeof(std::int32_t), "tokens");
     state.tokens.resize(h.n_tokens);
     std::copy(tokens.begin(), tokens.end(),

@@ -4,6 +4,7 @@
 #include "text/call_ids.h"
 #include "text/chat.h"
 #include "text/chat_template.h"
+#include "text/output_parser.h"
 
 namespace kimi {
 namespace {
@@ -20,12 +21,12 @@ std::string render_chat_request(const Tokenizer &tokenizer, std::string_view jso
     return text_of(render_chat(read_chat(tokenizer, json)));
 }
 
-std::vector<std::int32_t> encode_chat_request(const Tokenizer &tokenizer, std::string_view json) {
+ChatPrompt encode_chat_request(const Tokenizer &tokenizer, std::string_view json) {
     Chat chat = read_chat(tokenizer, json);
     if (chat.has_media())
         fail(KIMI_UNSUPPORTED, "images and videos are rendered, but not processed");
     canonicalize_call_ids(chat);
-    return encode_segments(tokenizer, render_chat(chat));
+    return {encode_segments(tokenizer, render_chat(chat)), tool_names(chat.tools)};
 }
 
 }  // namespace kimi

@@ -14,8 +14,13 @@ namespace kimi {
 // the field, and KIMI_UNSUPPORTED for a tokenizer of another chat format.
 std::string render_chat_request(const Tokenizer &tokenizer, std::string_view json);
 
-// The tokens of the prompt: call ids in canonical form, specials only where the template put them.
-// Throws the same, and KIMI_UNSUPPORTED for images and videos.
-std::vector<std::int32_t> encode_chat_request(const Tokenizer &tokenizer, std::string_view json);
+struct ChatPrompt {
+    std::vector<std::int32_t> tokens;
+    std::vector<std::string> tools;  // the names of the functions that it declares
+};
+
+// The prompt: call ids in canonical form, specials only where the template put them. Throws the
+// same, and KIMI_UNSUPPORTED for images and videos.
+ChatPrompt encode_chat_request(const Tokenizer &tokenizer, std::string_view json);
 
 }  // namespace kimi

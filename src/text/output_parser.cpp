@@ -81,6 +81,14 @@ OutputStart output_start(const Tokenizer &tokenizer, std::span<const std::int32_
     return start;
 }
 
+bool has_calls(const Tokenizer &tokenizer, std::span<const std::int32_t> reply) {
+    if (output_start(tokenizer, reply).n_calls == 0) return false;
+    OutputParser parser(tokenizer, {});
+    std::vector<OutputEvent> events;
+    parser.push(reply, events);
+    return parser.n_calls() > 0;
+}
+
 std::vector<std::string> tool_names(const Json &tools) {
     std::vector<std::string> names;
     for (const Json &tool : tools.items) {
@@ -104,11 +112,17 @@ void OutputParser::push(std::span<const std::int32_t> tokens, Events &events) {
         if (token < 0 || token >= tokenizer_->vocab_size()) continue;
         if (tokenizer_->is_special(token)) {
             special(token, events);
+            at_start_ = false;
         } else {
-            text(tokenizer_->token_bytes(token), events);
+            push_text(tokenizer_->token_bytes(token), events);
         }
-        at_start_ = false;
     }
+}
+
+void OutputParser::push_text(std::string_view bytes, Events &events) {
+    utf8_.push(bytes, held_);
+    release_text(events, false);
+    at_start_ = false;
 }
 
 void OutputParser::finish(Events &events) {
@@ -147,7 +161,7 @@ void OutputParser::special(std::int32_t token, Events &events) {
             if (think_marker(token, events)) return;
             [[fallthrough]];
         default:
-            text(tokenizer_->token_bytes(token), events);
+            push_text(tokenizer_->token_bytes(token), events);
     }
 }
 
@@ -161,11 +175,6 @@ bool OutputParser::think_marker(std::int32_t token, Events &events) {
     if (!end) place_ = Place::reasoning;
     if (end && place_ == Place::reasoning) place_ = Place::content;
     return true;
-}
-
-void OutputParser::text(std::string_view bytes, Events &events) {
-    utf8_.push(bytes, held_);
-    release_text(events, false);
 }
 
 // Emits held_ up to where a spelled marker may begin; all of it where nothing can follow.

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -37,6 +38,9 @@ struct OutputStart {
 };
 OutputStart output_start(const Tokenizer &tokenizer, std::span<const std::int32_t> prompt);
 
+// The reply has a complete tool call.
+bool has_calls(const Tokenizer &tokenizer, std::span<const std::int32_t> reply);
+
 // The names of the functions in the tools of a chat request.
 std::vector<std::string> tool_names(const Json &tools);
 
@@ -65,6 +69,8 @@ class OutputParser {
 
     // Appends events. Text joins the last event where that is of the same kind.
     void push(std::span<const std::int32_t> tokens, std::vector<OutputEvent> &events);
+    // The same for the bytes of a token that is not special, or of a part of it.
+    void push_text(std::string_view bytes, std::vector<OutputEvent> &events);
     // The reply is over: gives what was held back. Nothing may be pushed afterwards.
     void finish(std::vector<OutputEvent> &events);
 
@@ -77,7 +83,6 @@ class OutputParser {
 
     void special(std::int32_t token, Events &events);
     bool think_marker(std::int32_t token, Events &events);
-    void text(std::string_view bytes, Events &events);
     void release_text(Events &events, bool all);
     void emit(std::string_view text, Events &events);
     void begin_call(Events &events);

@@ -51,6 +51,22 @@ AT(kimi_step, draft_nodes, 72);
 AT(kimi_step, draft_accepted, 76);
 SIZE(kimi_step, 80);
 
+AT(kimi_event, struct_size, 0);
+AT(kimi_event, kind, 8);
+AT(kimi_event, call, 12);
+AT(kimi_event, text, 16);
+AT(kimi_event, text_len, 24);
+AT(kimi_event, id, 32);
+AT(kimi_event, id_len, 40);
+AT(kimi_event, name, 48);
+AT(kimi_event, name_len, 56);
+AT(kimi_event, finish_reason, 64);
+AT(kimi_event, status, 68);
+AT(kimi_event, prompt_tokens, 72);
+AT(kimi_event, reply_tokens, 80);
+AT(kimi_event, calls, 88);
+SIZE(kimi_event, 96);
+
 AT(kimi_session_statistics, struct_size, 0);
 AT(kimi_session_statistics, steps, 8);
 AT(kimi_session_statistics, committed, 16);
@@ -125,6 +141,15 @@ VALUE(KIMI_FINISH_ERROR, 5);
 VALUE(KIMI_FINISH_TOOL_CALLS, 6);
 VALUE(KIMI_FINISH_STOP_STRING, 7);
 VALUE(KIMI_FINISH_CONSTRAINT, 8);
+
+VALUE(KIMI_EVENT_NONE, 0);
+VALUE(KIMI_EVENT_REASONING, 1);
+VALUE(KIMI_EVENT_CONTENT, 2);
+VALUE(KIMI_EVENT_CALL_BEGIN, 3);
+VALUE(KIMI_EVENT_CALL_ARGUMENTS, 4);
+VALUE(KIMI_EVENT_CALL, 5);
+VALUE(KIMI_EVENT_FINISHED, 6);
+VALUE(KIMI_NO_STEP, 1);
 
 VALUE(KIMI_DRAFT_TREE, 0);
 VALUE(KIMI_DRAFT_CHAIN, 1);

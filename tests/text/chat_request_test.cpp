@@ -14,7 +14,18 @@ TEST_CASE("chat request: call ids are rendered verbatim but encoded in canonical
         CHECK(test::contains(text, part));
     for (std::size_t at; (at = text.find("call_7")) != std::string::npos;)
         text.replace(at, 6, "functions.f:0");
-    CHECK(test::k26().decode(encode_chat_request(test::k26(), json)) == text);
+    CHECK(test::k26().decode(encode_chat_request(test::k26(), json).tokens) == text);
+}
+
+TEST_CASE("chat request: the declared functions are named") {
+    const auto tools = [](std::string_view json) {
+        return encode_chat_request(test::k26(), json).tools;
+    };
+    CHECK(tools(R"({"messages": [], "tools": [
+        {"type": "function", "function": {"name": "g", "parameters": {}}},
+        {"type": "function", "function": {"name": "f", "parameters": {}}}]})") ==
+          std::vector<std::string>{"g", "f"});
+    CHECK(tools(R"({"messages": []})").empty());
 }
 
 TEST_CASE("chat request: media are rendered but not encoded") {

@@ -1,6 +1,7 @@
 // What the tests of this room share: tokenizers, goldens, random text.
 #pragma once
 
+#include <map>
 #include <random>
 #include <string>
 #include <string_view>
@@ -27,6 +28,18 @@ inline Tokens ids_of(const Json &array) {
     Tokens ids;
     for (const Json &item : array.items) ids.push_back(static_cast<std::int32_t>(item.real));
     return ids;
+}
+
+// One token per byte: every border inside a spelled marker or a character is a token border.
+inline Tokens bytes_of(std::string_view text) {
+    static const std::map<std::string, std::int32_t> ids = [] {
+        std::map<std::string, std::int32_t> map;
+        for (std::int32_t id = 0; id < 256; ++id) map[std::string(k26().token_bytes(id))] = id;
+        return map;
+    }();
+    Tokens tokens;
+    for (const char c : text) tokens.push_back(ids.at(std::string(1, c)));
+    return tokens;
 }
 
 inline std::string repeat(std::string_view text, std::size_t n) {

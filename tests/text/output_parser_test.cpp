@@ -9,7 +9,7 @@ using namespace kimi;
 
 namespace {
 
-using test::Tokens;
+using test::Tokens, test::bytes_of;
 using Kind = OutputEvent::Kind;
 using Events = std::vector<OutputEvent>;
 using Names = std::vector<std::string>;
@@ -22,19 +22,6 @@ const Tokenizer &nano() {
 // Tokens of a text in which special tokens are named, as a model would write it.
 Tokens written(std::string_view text, const Tokenizer &tokenizer = test::k26()) {
     return tokenizer.encode(text, true);
-}
-
-// One token per byte: every border inside a spelled marker or a character is a token border.
-Tokens bytes_of(std::string_view text) {
-    static const std::map<std::string, std::int32_t> ids = [] {
-        std::map<std::string, std::int32_t> map;
-        for (std::int32_t id = 0; id < 256; ++id)
-            map[std::string(test::k26().token_bytes(id))] = id;
-        return map;
-    }();
-    Tokens tokens;
-    for (const char c : text) tokens.push_back(ids.at(std::string(1, c)));
-    return tokens;
 }
 
 Tokens joined(std::initializer_list<Tokens> parts) {

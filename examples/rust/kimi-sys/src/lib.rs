@@ -39,6 +39,15 @@ pub const KIMI_FINISH_TOOL_CALLS: u32 = 6;
 pub const KIMI_FINISH_STOP_STRING: u32 = 7;
 pub const KIMI_FINISH_CONSTRAINT: u32 = 8;
 
+pub const KIMI_EVENT_NONE: u32 = 0;
+pub const KIMI_EVENT_REASONING: u32 = 1;
+pub const KIMI_EVENT_CONTENT: u32 = 2;
+pub const KIMI_EVENT_CALL_BEGIN: u32 = 3;
+pub const KIMI_EVENT_CALL_ARGUMENTS: u32 = 4;
+pub const KIMI_EVENT_CALL: u32 = 5;
+pub const KIMI_EVENT_FINISHED: u32 = 6;
+pub const KIMI_NO_STEP: u32 = 1;
+
 pub const KIMI_DRAFT_TREE: u32 = 0;
 pub const KIMI_DRAFT_CHAIN: u32 = 1;
 pub const KIMI_AUTO: u32 = u32::MAX;
@@ -118,6 +127,24 @@ pub struct kimi_step {
 }
 
 #[repr(C)]
+pub struct kimi_event {
+    pub struct_size: usize,
+    pub kind: u32,
+    pub call: u32,
+    pub text: *const c_char,
+    pub text_len: usize,
+    pub id: *const c_char,
+    pub id_len: usize,
+    pub name: *const c_char,
+    pub name_len: usize,
+    pub finish_reason: u32,
+    pub status: kimi_status,
+    pub prompt_tokens: u64,
+    pub reply_tokens: u64,
+    pub calls: u64,
+}
+
+#[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct kimi_session_statistics {
     pub struct_size: usize,
@@ -175,6 +202,7 @@ extern "C" {
     pub fn kimi_engine_options_init_sized(options: *mut kimi_engine_options, size: usize);
     pub fn kimi_session_options_init_sized(options: *mut kimi_session_options, size: usize);
     pub fn kimi_step_init_sized(step: *mut kimi_step, size: usize);
+    pub fn kimi_event_init_sized(event: *mut kimi_event, size: usize);
     pub fn kimi_engine_statistics_init_sized(statistics: *mut kimi_engine_statistics, size: usize);
     pub fn kimi_session_statistics_init_sized(
         statistics: *mut kimi_session_statistics,
@@ -286,6 +314,13 @@ extern "C" {
         sessions: *const *mut kimi_session,
         n: usize,
         out: *mut kimi_step,
+        error: *mut kimi_error,
+    ) -> kimi_status;
+
+    pub fn kimi_session_next_event(
+        session: *mut kimi_session,
+        flags: u32,
+        out: *mut kimi_event,
         error: *mut kimi_error,
     ) -> kimi_status;
 

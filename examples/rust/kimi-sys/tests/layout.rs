@@ -37,6 +37,9 @@ layout!(kimi_logit_bias {
 layout!(kimi_step {
     struct_size: 0, status: 8, phase: 12, finish_reason: 16, reserved: 20, tokens: 24, n_tokens: 32, text: 40, text_len: 48, prompt_done: 56, prompt_total: 64, draft_nodes: 72, draft_accepted: 76
 } 80);
+layout!(kimi_event {
+    struct_size: 0, kind: 8, call: 12, text: 16, text_len: 24, id: 32, id_len: 40, name: 48, name_len: 56, finish_reason: 64, status: 68, prompt_tokens: 72, reply_tokens: 80, calls: 88
+} 96);
 layout!(kimi_session_statistics {
     struct_size: 0, steps: 8, committed: 16, drafted: 24, accepted: 32, offered_at: 40, accepted_at: 544, draft_seconds: 1048, tree_seconds: 1056, verify_seconds: 1064, accept_seconds: 1072, compact_seconds: 1080
 } 1088);

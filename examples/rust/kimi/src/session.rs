@@ -1,5 +1,5 @@
 use crate::call::{c_path, call, fill, initial, make};
-use crate::{Error, Options, Result, Step, Steps};
+use crate::{Error, Event, Events, Options, Result, Step, Steps};
 use kimi_sys as sys;
 use std::os::raw::{c_char, c_void};
 use std::path::Path;
@@ -122,6 +122,29 @@ impl Session {
     pub fn text(&mut self) -> impl Iterator<Item = Result<String>> + '_ {
         let not_empty = |text: &Result<String>| text.as_ref().map_or(true, |text| !text.is_empty());
         self.steps().map(|step| step.map(|step| step.text)).filter(not_empty)
+    }
+
+    fn take_event(&mut self, flags: u32) -> Result<Option<Event>> {
+        let event = make(initial(sys::kimi_event_init_sized), |out, error| unsafe {
+            sys::kimi_session_next_event(self.0, flags, out, error)
+        })?;
+        Ok(unsafe { Event::new(&event) })
+    }
+
+    /// The reply's next event, after steps where they are needed; `None` behind its end. An error
+    /// other than `Busy` is its end.
+    pub fn next_event(&mut self) -> Result<Option<Event>> {
+        self.take_event(0)
+    }
+
+    /// The same without steps: `None` where those so far give no event.
+    pub fn waiting_event(&mut self) -> Result<Option<Event>> {
+        self.take_event(sys::KIMI_NO_STEP)
+    }
+
+    /// The events up to the end of the reply.
+    pub fn events(&mut self) -> Events<'_> {
+        Events { session: self, ended: false }
     }
 
     pub fn canceller(&self) -> Canceller {

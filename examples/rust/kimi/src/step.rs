@@ -45,7 +45,7 @@ pub struct Step {
     pub draft_accepted: u32,
 }
 
-fn finish(code: u32) -> Option<Finish> {
+pub(crate) fn finish(code: u32) -> Option<Finish> {
     Some(match code {
         sys::KIMI_FINISH_NONE => return None,
         sys::KIMI_FINISH_STOP => Finish::Stop,
@@ -61,7 +61,7 @@ fn finish(code: u32) -> Option<Finish> {
 }
 
 /// The elements that C names by pointer and number, where NULL is none.
-unsafe fn elements<T: Clone>(data: *const T, n: usize) -> Vec<T> {
+pub(crate) unsafe fn elements<T: Clone>(data: *const T, n: usize) -> Vec<T> {
     if n == 0 {
         Vec::new()
     } else {

@@ -1,5 +1,5 @@
 //! The safe interface on the bundled model. KIMI_TEST_DEPLOYMENT names its deployment.
-use kimi::{Constraint, Engine, Error, Finish, LogitBias, Options, Phase, Session, Status};
+use kimi::{Constraint, Engine, Error, Event, Finish, LogitBias, Options, Phase, Session, Status};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::thread;
@@ -98,6 +98,78 @@ fn threads_share_engines_and_hand_sessions_on() {
     let first = session.step().unwrap().text;
     let text = thread::spawn(move || first + &rest(&mut session)).join().unwrap();
     assert_eq!(text, rest(&mut chat(&engine, &greedy(), CHAT)));
+}
+
+const TOOLS: &str = r#"[{"type": "function", "function": {"name": "search_files",
+    "description": "Find files whose name contains a word", "parameters": {"type": "object",
+    "properties": {"word": {"type": "string"}}, "required": ["word"]}}}]"#;
+
+#[test]
+fn events_tell_reasoning_calls_and_the_end() {
+    let engine = engine();
+    let question = r#"{"role": "user", "content": "Find files about lantern."}"#;
+    let ask = |messages: &str| {
+        format!(r#"{{"messages": [{}], "tools": {}, "thinking": true}}"#, messages, TOOLS)
+    };
+    let mut session = chat(&engine, &greedy(), &ask(question));
+    let events: Vec<_> = session.events().map(Result::unwrap).collect();
+    assert!(matches!(&events[0], Event::Reasoning(_)));
+    let calls: Vec<_> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Call(call) => Some(call),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(calls.len(), 1);
+    assert_eq!((&*calls[0].name, calls[0].index), ("search_files", 0));
+    assert_eq!(calls[0].arguments, r#"{"word": "lantern"}"#);
+    match events.last() {
+        Some(Event::Finished(end)) => assert_eq!((end.finish, end.calls), (Finish::ToolCalls, 1)),
+        other => panic!("{:?}", other),
+    }
+    assert!(session.next_event().unwrap().is_none());
+
+    let reply = format!(
+        r#"{{"role": "assistant", "content": "", "tool_calls": [{{"id": "{}", "type": "function",
+            "function": {{"name": "search_files",
+                          "arguments": "{{\"word\": \"lantern\"}}"}}}}]}},
+           {{"role": "tool", "tool_call_id": "{}", "content": "[\"lantern.txt\"]"}}"#,
+        calls[0].id, calls[0].id
+    );
+    session.append_chat(&ask(&[question, &reply].join(","))).unwrap();
+    let content = |event: kimi::Result<Event>| match event.unwrap() {
+        Event::Content(text) => text,
+        _ => String::new(),
+    };
+    let answer: String = session.events().map(content).collect();
+    assert!(answer.starts_with("I found "), "{}", answer);
+}
+
+#[test]
+fn events_wait_for_steps_that_others_run() {
+    let engine = engine();
+    let mut session = chat(&engine, &greedy(), CHAT);
+    let mut text = String::new();
+    let mut finish = None;
+    assert!(session.waiting_event().unwrap().is_none());
+    while finish.is_none() {
+        session.step().unwrap();
+        while let Some(event) = session.waiting_event().unwrap() {
+            match event {
+                Event::Content(piece) => text += &piece,
+                Event::Finished(end) => finish = Some(end.finish),
+                other => panic!("{:?}", other),
+            }
+        }
+    }
+    assert_eq!(text, rest(&mut chat(&engine, &greedy(), CHAT)));
+    assert_eq!(finish, Some(Finish::Stop));
+
+    session.append_chat(CHAT).unwrap();
+    session.canceller().cancel();
+    let events: Vec<_> = session.events().map(Result::unwrap).collect();
+    assert!(matches!(&events[..], [Event::Finished(end)] if end.finish == Finish::Cancelled));
 }
 
 #[test]
