@@ -7,10 +7,12 @@
 
 #include "options.h"
 #include "screen.h"
+#include "text.h"
 
 struct chat {
     struct options options;
     struct screen screen;
+    struct text tools; /* what the file of --tools holds; empty without it */
     kimi_session *session;
     uint64_t n_replies;
 };

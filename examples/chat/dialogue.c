@@ -2,11 +2,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "answer.h"
 #include "chat.h"
 #include "conversation.h"
 #include "line_input.h"
 #include "outcome.h"
-#include "reply.h"
 #include "stats.h"
 
 struct dialogue {
@@ -21,18 +21,13 @@ static void note(const struct dialogue *d, const char *text) {
 }
 
 /* Replies to the last user message. A message that got no reply is forgotten. */
-static void answer(struct dialogue *d) {
-    struct text request = conversation_request(&d->conversation, d->chat->options.thinking);
-    struct reply reply = reply_run(d->chat, &request);
-    text_free(&request);
-    if (reply.finish_reason == KIMI_FINISH_ERROR) {
-        fprintf(stderr, "kimi-chat: %s\n", reply.error.message);
+static void reply_to_user(struct dialogue *d) {
+    struct reply reply = answer(d->chat, &d->conversation);
+    if (reply.finish_reason == KIMI_FINISH_ERROR)
         conversation_drop_user(&d->conversation);
-    } else {
+    else
         conversation_add_reply(&d->conversation, reply.answer.data, reply.answer.len);
-    }
-    if (d->chat->options.stats) stats_print_json(&reply);
-    text_free(&reply.answer);
+    reply_free(&reply);
     d->last = reply;
 }
 
@@ -47,7 +42,7 @@ static void run_retry(struct dialogue *d) {
         return;
     }
     conversation_drop_reply(&d->conversation);
-    answer(d);
+    reply_to_user(d);
 }
 
 static void run_think(struct dialogue *d) {
@@ -116,7 +111,7 @@ static void take_line(struct dialogue *d, const struct text *line) {
         run_command(d, line->data);
     } else {
         conversation_add_user(&d->conversation, line->data, line->len);
-        answer(d);
+        reply_to_user(d);
     }
 }
 
@@ -124,7 +119,7 @@ int dialogue(struct chat *chat) {
     struct dialogue d = {.chat = chat};
     struct line_input input = line_input_open();
     struct text line = {0};
-    conversation_begin(&d.conversation, chat->options.system);
+    conversation_begin(&d.conversation, chat->options.system, chat->tools.data);
     note(&d, "/help lists the commands.");
     while (!d.left && line_input_read(&input, &line)) {
         take_line(&d, &line);

@@ -21,6 +21,9 @@ static const char help[] =
     "  --deployment FILE   deployment (JSON or binary) or checkpoint folder to load\n"
     "  --prompt TEXT       print the reply to TEXT and leave\n"
     "  --system TEXT       system message\n"
+    "  --tools FILE        the model may call the functions that FILE declares, a JSON array as\n"
+    "                      in a chat request. Here are calculate, and search_files in the current\n"
+    "                      folder\n"
     "  --instant           answer without reasoning first\n"
     "  --max-tokens N      longest reply in tokens, reasoning included. Default 0: up to the\n"
     "                      context limit\n"
@@ -118,6 +121,9 @@ static int take(int option, const char *value, struct options *to) {
             return read_text("prompt", value, &to->prompt);
         case 's':
             return read_text("system", value, &to->system);
+        case 'f':
+            to->tools = value;
+            return -1;
         case 'i':
             to->thinking = 0;
             return -1;
@@ -155,6 +161,7 @@ int options_parse(struct options *options, int argc, char **argv) {
     static const struct option names[] = {{"deployment", required_argument, NULL, 'd'},
                                           {"prompt", required_argument, NULL, 'p'},
                                           {"system", required_argument, NULL, 's'},
+                                          {"tools", required_argument, NULL, 'f'},
                                           {"instant", no_argument, NULL, 'i'},
                                           {"max-tokens", required_argument, NULL, 'm'},
                                           {"temperature", required_argument, NULL, 't'},

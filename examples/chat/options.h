@@ -9,6 +9,7 @@ struct options {
     const char *deployment;
     const char *prompt; /* NULL: a dialogue */
     const char *system; /* NULL: none */
+    const char *tools;  /* path; NULL: none */
     int32_t *tokens;    /* of --raw-tokens; NULL: the prompt is text */
     size_t n_tokens;
     int thinking;

@@ -8,6 +8,7 @@
 
 #include "interrupt.h"
 #include "outcome.h"
+#include "stats.h"
 
 static double now(void) {
     struct timespec t;
@@ -41,25 +42,25 @@ static kimi_status append(const struct chat *chat, const struct text *request, k
     return kimi_session_append_chat(chat->session, request->data, request->len, error);
 }
 
-static void show_answer(struct reply *reply, const char *text, size_t n) {
-    text_add(&reply->answer, text, n);
-    screen_reply(text, n);
+static void show_answer(struct reply *reply, const struct screen *screen, const kimi_event *event) {
+    if (reply->answer.len == 0 && reply->reasoning.len > 0) screen_reasoning(screen, "\n\n", 2);
+    text_add(&reply->answer, event->text, event->text_len);
+    screen_reply(event->text, event->text_len);
 }
 
-/* The reasoning ends at </think>, or where the model calls a tool without it. */
-static void show_reasoning(struct reply *reply, const struct screen *screen, const char *text,
-                           size_t n) {
-    static const char think_end[] = "</think>", tools[] = "<|tool_calls_section_begin|>";
-    const char *end = memmem(text, n, think_end, sizeof think_end - 1);
-    const char *answer = end == NULL ? NULL : end + sizeof think_end - 1;
-    if (end == NULL) end = answer = memmem(text, n, tools, sizeof tools - 1);
-    if (end == NULL) end = text + n;
-    screen_reasoning(screen, text, (size_t)(end - text));
-    reply->n_reasoning += (size_t)(end - text);
-    if (answer == NULL) return;
-    reply->in_reasoning = 0;
-    if (reply->n_reasoning > 0) screen_reasoning(screen, "\n\n", 2);
-    show_answer(reply, answer, n - (size_t)(answer - text));
+/* What is known of the reply after a step. */
+static void show_events(struct chat *chat, struct reply *reply) {
+    kimi_event event;
+    kimi_event_init(&event);
+    while (kimi_session_next_event(chat->session, KIMI_NO_STEP, &event, NULL) == KIMI_OK &&
+           event.kind != KIMI_EVENT_NONE) {
+        if (event.kind == KIMI_EVENT_REASONING) {
+            text_add(&reply->reasoning, event.text, event.text_len);
+            screen_reasoning(&chat->screen, event.text, event.text_len);
+        }
+        if (event.kind == KIMI_EVENT_CONTENT) show_answer(reply, &chat->screen, &event);
+        if (event.kind == KIMI_EVENT_CALL) calls_add(&reply->calls, &event);
+    }
 }
 
 static void show_tokens(const struct reply *reply, const kimi_step *step) {
@@ -76,10 +77,8 @@ static void show_step(struct chat *chat, struct reply *reply, const kimi_step *s
         screen_progress(&chat->screen, "reading the prompt", step->prompt_done, step->prompt_total);
     else if (chat->options.tokens != NULL)
         show_tokens(reply, step);
-    else if (reply->in_reasoning)
-        show_reasoning(reply, &chat->screen, step->text, step->text_len);
     else
-        show_answer(reply, step->text, step->text_len);
+        show_events(chat, reply);
 }
 
 /* begin is when the reply was asked for. */
@@ -101,7 +100,7 @@ static void count_step(struct reply *reply, const kimi_step *step, double begin)
 /* Both kinds of output end with a line feed, unless there is none. */
 static void end_lines(const struct chat *chat, const struct reply *reply) {
     const struct text *answer = &reply->answer;
-    if (reply->in_reasoning && reply->n_reasoning > 0) screen_reasoning(&chat->screen, "\n", 1);
+    if (answer->len == 0 && reply->reasoning.len > 0) screen_reasoning(&chat->screen, "\n", 1);
     if (chat->options.tokens != NULL ? reply->generated_tokens > 0
                                      : answer->len > 0 && answer->data[answer->len - 1] != '\n')
         screen_reply("\n", 1);
@@ -110,29 +109,41 @@ static void end_lines(const struct chat *chat, const struct reply *reply) {
         screen_note(&chat->screen, "[cut: no more tokens are allowed]");
 }
 
-struct reply reply_run(struct chat *chat, const struct text *request) {
-    struct reply reply = {0};
+static void run(struct chat *chat, const struct text *request, struct reply *reply) {
     kimi_step step;
     const double begin = now();
     kimi_step_init(&step);
-    kimi_error_init(&reply.error);
-    reply.in_reasoning = chat->options.thinking;
-    reply.prompt_was_new = chat->n_replies == 0;
-    reply.finish_reason = KIMI_FINISH_ERROR;
-    if (set_options(chat, &reply) != KIMI_OK || append(chat, request, &reply.error) != KIMI_OK)
-        return reply;
+    if (set_options(chat, reply) != KIMI_OK || append(chat, request, &reply->error) != KIMI_OK)
+        return;
     chat->n_replies++;
     interrupt_arm(chat->session);
     while (step.phase != KIMI_PHASE_FINISHED &&
-           kimi_decode_step(chat->session, &step, &reply.error) == KIMI_OK) {
-        show_step(chat, &reply, &step);
-        count_step(&reply, &step, begin);
+           kimi_decode_step(chat->session, &step, &reply->error) == KIMI_OK) {
+        show_step(chat, reply, &step);
+        count_step(reply, &step, begin);
     }
     interrupt_disarm();
-    if (reply.error.status != KIMI_OK) reply.finish_reason = KIMI_FINISH_ERROR;
+    if (reply->error.status != KIMI_OK) reply->finish_reason = KIMI_FINISH_ERROR;
     screen_end_progress(&chat->screen);
-    end_lines(chat, &reply);
+    end_lines(chat, reply);
+}
+
+struct reply reply_run(struct chat *chat, const struct text *request) {
+    struct reply reply = {0};
+    kimi_error_init(&reply.error);
+    reply.prompt_was_new = chat->n_replies == 0;
+    reply.finish_reason = KIMI_FINISH_ERROR;
+    run(chat, request, &reply);
+    if (reply.finish_reason == KIMI_FINISH_ERROR)
+        fprintf(stderr, "kimi-chat: %s\n", reply.error.message);
+    if (chat->options.stats) stats_print_json(&reply);
     return reply;
+}
+
+void reply_free(struct reply *reply) {
+    text_free(&reply->reasoning);
+    text_free(&reply->answer);
+    calls_free(&reply->calls);
 }
 
 int reply_outcome(const struct reply *reply) {

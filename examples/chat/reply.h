@@ -5,15 +5,15 @@
 #include <kimi/kimi.h>
 #include <stdint.h>
 
+#include "calls.h"
 #include "chat.h"
 #include "text.h"
 
 struct reply {
     uint32_t finish_reason; /* KIMI_FINISH_* */
     kimi_error error;       /* of KIMI_FINISH_ERROR */
-    int in_reasoning;       /* its end has not come yet */
-    uint64_t n_reasoning;   /* bytes */
-    struct text answer;     /* what comes after the reasoning */
+    struct text reasoning, answer;
+    struct calls calls; /* the complete ones */
 
     uint64_t seed;
     uint64_t prompt_tokens, generated_tokens;
@@ -22,9 +22,11 @@ struct reply {
     int prompt_was_new;                /* nothing of it was kept from an earlier reply */
 };
 
-/* Replies to a request (see conversation.h) or, where request is NULL, to --raw-tokens. The caller
- * frees the reply's answer. */
+/* Replies to a request (see conversation.h) or, where request is NULL, to --raw-tokens; tells an
+ * error, and with --stats what the reply cost. The caller frees the reply. */
 struct reply reply_run(struct chat *chat, const struct text *request);
+
+void reply_free(struct reply *reply);
 
 /* The exit status that tells how the reply ended. */
 int reply_outcome(const struct reply *reply);

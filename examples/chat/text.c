@@ -16,11 +16,15 @@ void *allocate(size_t bytes) {
     return or_exit(malloc(bytes > 0 ? bytes : 1));
 }
 
+void *reallocate(void *memory, size_t bytes) {
+    return or_exit(realloc(memory, bytes));
+}
+
 void text_add(struct text *text, const char *bytes, size_t n) {
     const size_t needed = text->len + n + 1;
     if (needed > text->cap) {
         text->cap = needed + needed / 2;
-        text->data = or_exit(realloc(text->data, text->cap));
+        text->data = reallocate(text->data, text->cap);
     }
     if (n > 0) memcpy(text->data + text->len, bytes, n);
     text_cut(text, text->len + n);

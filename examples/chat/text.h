@@ -12,6 +12,7 @@ struct text {
 
 /* Running out of memory in these ends the program with a message. */
 void *allocate(size_t bytes);
+void *reallocate(void *memory, size_t bytes);
 void text_add(struct text *text, const char *bytes, size_t n);
 void text_add_string(struct text *text, const char *string);
 /* Adds n bytes of UTF-8 as a JSON string, quotes included. */

@@ -3,6 +3,7 @@
 # Usage: same_reply.sh KIMI_CHAT CLIENT DEPLOYMENT
 set -eu
 chat=$1 client=$2 deployment=$3
+tools=$(dirname "$0")/../../examples/tools.json
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
@@ -24,6 +25,17 @@ check() {
 }
 
 cases=0
+mkdir "$dir/files"
+cd "$dir/files"
+touch lantern.txt old-lantern.md rope.c
+check --prompt 'Find files about lantern.' --tools "$tools" --temperature 0 --stats --draft 4 --seed 1
+grep -q '^I found ' "$dir/got"
+grep -q '"finish_reason":"tool_calls"' "$dir/got"
+check --prompt 'Use the tool to compute 951 + 750.' --tools "$tools" --instant --temperature 0 --stats --draft 0 --seed 2
+grep -q '^The result is ' "$dir/got"
+check --prompt 'Find files about lantern.' --tools "$tools" --seed 5 --stats --draft 0
+check --prompt 'Hello!' --tools missing.json
+grep -q '^status 1$' "$dir/got"
 check --prompt 'Good morning.' --temperature 0
 grep -q '^Good morning! How can I help you?$' "$dir/got"
 check --prompt 'Tell me a story about Mia and a rope.' --seed 11 --stats --draft 0

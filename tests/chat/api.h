@@ -12,10 +12,9 @@ struct ApiReply {
     std::uint64_t prompt_tokens;
 };
 
-// The reply to a chat request, split at </think>.
+// The reply to a chat request.
 inline ApiReply api_reply(kimi_engine *engine, const nlohmann::json &request,
                           const kimi_session_options &options = client::greedy()) {
-    static const std::string kEnd = "</think>";
     const std::string json = request.dump();
     const client::Session session = client::open(engine, options);
     client::ErrorRecord error;
@@ -23,12 +22,15 @@ inline ApiReply api_reply(kimi_engine *engine, const nlohmann::json &request,
         kimi_session_append_chat(session.get(), json.data(), json.size(), &error);
     INFO(error.message);
     REQUIRE(status == KIMI_OK);
-    const std::string text = client::finish(session.get()).text;
-    const std::size_t end = text.find(kEnd);
-    ApiReply reply;
-    reply.prompt_tokens = client::step(session.get()).prompt_total;
-    if (end != std::string::npos) reply.reasoning = text.substr(0, end);
-    reply.answer = end == std::string::npos ? text : text.substr(end + kEnd.size());
+    ApiReply reply{};
+    kimi_event event;
+    kimi_event_init(&event);
+    while (event.kind != KIMI_EVENT_FINISHED) {
+        REQUIRE(kimi_session_next_event(session.get(), 0, &event, nullptr) == KIMI_OK);
+        if (event.kind == KIMI_EVENT_REASONING) reply.reasoning.append(event.text, event.text_len);
+        if (event.kind == KIMI_EVENT_CONTENT) reply.answer.append(event.text, event.text_len);
+    }
+    reply.prompt_tokens = event.prompt_tokens;
     return reply;
 }
 

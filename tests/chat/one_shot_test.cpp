@@ -9,6 +9,7 @@
 using chat::kimi_chat;
 using chat::Result;
 using kimi::test::contains;
+using kimi::test::TempDir;
 using nlohmann::json;
 
 namespace {
@@ -195,4 +196,35 @@ TEST_CASE("one-shot: stdout that takes nothing") {
     close(broken[1]);
     CHECK(result.status == 141);
     CHECK(result.err.empty());
+}
+
+TEST_CASE("one-shot: tools are called until there is an answer") {
+    const TempDir dir;
+    const std::string declared = kimi::test::source("examples/tools.json");
+    chat::Arguments program = {"env", "-C", dir.path()};
+    for (const std::string &argument :
+         kimi_chat({"--tools", declared, "--temperature", "0", "--stats", "--prompt",
+                    "Find files about lantern."}))
+        program.push_back(argument);
+    const Result result = chat::run(program);
+    CAPTURE(result.err);
+    CHECK(result.status == 0);
+    CHECK(result.out.starts_with("I found "));
+    const std::size_t line = result.err.find('\n') + 1;
+    const json call = json::parse(result.err.substr(0, line));
+    const json answer = json::parse(result.err.substr(line));
+    CHECK(call["finish_reason"] == "tool_calls");
+    CHECK(answer["finish_reason"] == "stop");
+    CHECK(answer["prompt_tokens"] > call["prompt_tokens"]);
+
+    const std::string wrong = dir.write("wrong.json", "{");
+    for (const auto &[file, text] :
+         {std::pair<std::string, std::string>{dir.file("none.json"), "No such file"},
+          {dir.path(), "Is a directory"},
+          {wrong, "invalid JSON"}}) {
+        const Result refused = chat::run(kimi_chat({"--tools", file, "--prompt", "Hello!"}));
+        CHECK(refused.status == 1);
+        CHECK(contains(refused.err, text));
+        CHECK(refused.out.empty());
+    }
 }

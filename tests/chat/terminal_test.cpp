@@ -62,6 +62,25 @@ TEST_CASE("terminal: NO_COLOR shows the reasoning undimmed") {
     CHECK(contains(out, "\r\n\r\n"));
 }
 
+TEST_CASE("terminal: a call is shown with its result") {
+    const TempDir dir;
+    for (const char *name : {"old-lantern.md", "lantern.txt", "rope.c"}) dir.write(name, "");
+    chat::Arguments program = {"env", "-C", dir.path(), state(dir)};
+    for (const std::string &argument :
+         kimi_chat({"--tools", kimi::test::source("examples/tools.json"), "--temperature", "0"}))
+        program.push_back(argument);
+    Terminal dialogue(program);
+    dialogue.expect("> ");
+    dialogue.type("Find files about lantern.\r");
+    const std::string call =
+        R"([search_files {"word": "lantern"}: ["lantern.txt", "old-lantern.md"]])";
+    for (int i = 0; i < 2; ++i) {
+        dialogue.expect(call);
+        CHECK(contains(dialogue.expect("\n> "), "I found "));
+        dialogue.type("/retry\r");
+    }
+}
+
 TEST_CASE("terminal: progress is shown while a long prompt is read") {
     const chat::Arguments program =
         kimi_chat({"--prompt", std::string(4000, '1'), "--max-tokens", "1", "--instant"});

@@ -34,7 +34,7 @@ func main() {
 		<-ctx.Done()
 		stop()
 	}()
-	finish, err := reply(ctx, o)
+	finish, err := converse(ctx, o)
 	switch {
 	case finish == kimi.FinishCancelled:
 		os.Exit(exitCancelled)

@@ -22,16 +22,20 @@ Prints one reply of a Kimi K2.6 model, without its reasoning.
   --deployment FILE   deployment (JSON or binary) or checkpoint folder to load
   --prompt TEXT       what the model replies to
   --system TEXT       system message
+  --tools FILE        the model may call the functions that FILE declares, a JSON array as
+                      in a chat request. Here are calculate, and search_files in the current
+                      folder
   --instant           answer without reasoning first
   --max-tokens N      longest reply in tokens, reasoning included. Default 0: up to the
                       context limit
   --temperature T     0 takes the likeliest token. Default 1.0, with --instant 0.6
   --top-p P           sample from the likeliest tokens that make up P. Default 0.95
-  --seed S            the same seed gives the same reply. Default: a new one
+  --seed S            reply number i of this run, from 0, uses the seed S + i. Default:
+                      a new one
   --raw-tokens 1,2,3  these token ids are the prompt, in place of --prompt and --system,
                       and the reply is printed as ids, its stop token included
   --draft N           tokens drafted per step, 0 to 63, or auto (default)
-  --stats             a line of JSON about the reply on stderr
+  --stats             a line of JSON about each reply on stderr
   --help
 
 Exit status: 0 the model ended the reply; 1 an error; 2 a mistake on the command line, or a
@@ -42,6 +46,7 @@ was cancelled by Ctrl-C; 141 the reader of stdout went away.
 type options struct {
 	deployment     string
 	prompt, system *string // nil: none
+	tools          string  // path; empty: none
 	tokens         []int32 // of --raw-tokens; nil: the prompt is text
 	instant, stats bool
 	sampling       kimi.Options
@@ -112,6 +117,7 @@ func parse(arguments []string) (*options, error) {
 	flags.StringVar(&o.deployment, "deployment", "", "")
 	flags.Func("prompt", "", text(&o.prompt))
 	flags.Func("system", "", text(&o.system))
+	flags.StringVar(&o.tools, "tools", "", "")
 	flags.BoolVar(&o.instant, "instant", false, "")
 	flags.Func("max-tokens", "", integer(&o.sampling.MaxTokens, math.MaxUint32))
 	flags.Func("temperature", "", number(&o.sampling.Temperature, math.MaxFloat32))

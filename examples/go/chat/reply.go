@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"strconv"
 	"strings"
@@ -10,36 +9,9 @@ import (
 	"kimi"
 )
 
-type message struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
-}
-
-func appendPrompt(session *kimi.Session, o *options) error {
-	if o.tokens != nil {
-		return session.Append(o.tokens)
-	}
-	var request struct {
-		Messages []message `json:"messages"`
-		Thinking bool      `json:"thinking"`
-	}
-	if o.system != nil {
-		request.Messages = append(request.Messages, message{"system", *o.system})
-	}
-	request.Messages = append(request.Messages, message{"user", *o.prompt})
-	request.Thinking = !o.instant
-	data, err := json.Marshal(request)
-	if err != nil {
-		return err
-	}
-	return session.AppendChat(data)
-}
-
 // What of a reply is printed.
 type output struct {
-	ids         bool // token ids instead of text
-	inReasoning bool
-	last        string
+	last string
 }
 
 func (o *output) print(text string) error {
@@ -51,30 +23,8 @@ func (o *output) print(text string) error {
 	return err
 }
 
-// The reasoning ends at </think>, or where the model calls a tool without it.
-func (o *output) answer(text string) string {
-	const thinkEnd, tools = "</think>", "<|tool_calls_section_begin|>"
-	if !o.inReasoning {
-		return text
-	}
-	begin := strings.Index(text, thinkEnd)
-	if begin >= 0 {
-		begin += len(thinkEnd)
-	} else {
-		begin = strings.Index(text, tools)
-	}
-	if begin < 0 {
-		return ""
-	}
-	o.inReasoning = false
-	return text[begin:]
-}
-
-func (o *output) show(step kimi.Step) error {
-	if !o.ids {
-		return o.print(o.answer(step.Text))
-	}
-	for _, token := range step.Tokens {
+func (o *output) printIDs(tokens []int32) error {
+	for _, token := range tokens {
 		id := strconv.Itoa(int(token))
 		if o.last != "" {
 			id = "," + id
@@ -93,45 +43,56 @@ func (o *output) end() error {
 	return o.print("\n")
 }
 
-// Prints the reply and returns why it ended.
-func reply(ctx context.Context, o *options) (kimi.Finish, error) {
-	engine, err := kimi.Open(o.deployment)
-	if err != nil {
-		return kimi.FinishError, err
-	}
-	defer engine.Close()
-	session, err := engine.NewSession(o.sampling)
-	if err != nil {
-		return kimi.FinishError, err
-	}
-	defer session.Close()
+// A reply, and the calls in it that are complete.
+type reply struct {
+	finish            kimi.Finish
+	reasoning, answer string
+	calls             []kimi.Event
+}
 
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stats := newStats(o.sampling.Seed)
-	if err := appendPrompt(session, o); err != nil {
-		if o.stats {
-			stats.print(kimi.FinishError)
+// Prints the answer of the reply to what was appended.
+func (r *reply) run(ctx context.Context, session *kimi.Session, stats *stats) (err error) {
+	var out output
+	stream := session.Events(ctx)
+	for event := range stream.Events {
+		if event.Kind != kimi.EventFinished {
+			stats.tick()
 		}
-		return kimi.FinishError, err
+		switch event.Kind {
+		case kimi.EventReasoning:
+			r.reasoning += event.Text
+		case kimi.EventContent:
+			r.answer += event.Text
+			if err := out.print(event.Text); err != nil {
+				return err
+			}
+		case kimi.EventCall:
+			r.calls = append(r.calls, event)
+		}
 	}
-	out := output{ids: o.tokens != nil, inReasoning: !o.instant}
-	reply := session.Reply(ctx)
-	for step := range reply.Steps {
+	r.finish, err = stream.Wait()
+	if printing := out.end(); printing != nil {
+		return printing
+	}
+	return err
+}
+
+// Prints the ids of the reply's tokens.
+func (r *reply) runIDs(ctx context.Context, session *kimi.Session, stats *stats) (err error) {
+	var out output
+	stream := session.Reply(ctx)
+	for step := range stream.Steps {
 		if step.Phase == kimi.Prefill {
 			continue
 		}
-		if err := out.show(step); err != nil {
-			return kimi.FinishError, err
+		stats.tick()
+		if err := out.printIDs(step.Tokens); err != nil {
+			return err
 		}
-		stats.count(step)
 	}
-	finish, err := reply.Wait()
-	if err := out.end(); err != nil {
-		return kimi.FinishError, err
+	r.finish, err = stream.Wait()
+	if printing := out.end(); printing != nil {
+		return printing
 	}
-	if o.stats {
-		stats.print(finish)
-	}
-	return finish, err
+	return err
 }

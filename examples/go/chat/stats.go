@@ -21,25 +21,35 @@ type stats struct {
 	Seed            uint64   `json:"seed"`
 	FirstTokenMS    float64  `json:"first_token_ms"`
 
+	newPrompt       bool // the session knew nothing of it
+	before          kimi.SessionStatistics
 	begin           time.Time
-	prompt, elapsed time.Duration // to the first token, and to the last
+	prompt, elapsed time.Duration // to the first piece of the reply, and to the last
 }
 
-func newStats(seed uint64) *stats {
-	return &stats{Seed: seed, begin: time.Now()}
+// From now on.
+func newStats(session *kimi.Session, seed uint64, newPrompt bool) *stats {
+	before, _ := session.Statistics()
+	return &stats{Seed: seed, newPrompt: newPrompt, before: before, begin: time.Now()}
 }
 
-func (s *stats) count(step kimi.Step) {
+// A piece of the reply has come.
+func (s *stats) tick() {
 	s.elapsed = time.Since(s.begin)
-	s.PromptTokens = step.PromptTotal
-	if s.GeneratedTokens == 0 {
+	if s.prompt == 0 {
 		s.prompt = s.elapsed
-	} else {
-		s.Steps++
 	}
-	s.GeneratedTokens += len(step.Tokens)
-	s.Drafted += uint64(step.DraftNodes)
-	s.Accepted += uint64(step.DraftAccepted)
+}
+
+// The reply is over.
+func (s *stats) end(session *kimi.Session, promptTokens uint64) {
+	length, _ := session.Length()
+	after, _ := session.Statistics()
+	s.PromptTokens = promptTokens
+	s.GeneratedTokens = int(length - promptTokens)
+	s.Steps = after.Steps - s.before.Steps
+	s.Drafted = after.Drafted - s.before.Drafted
+	s.Accepted = after.Accepted - s.before.Accepted
 }
 
 // Per second; nil where nothing was measured.
@@ -63,7 +73,9 @@ var names = map[kimi.Finish]string{
 }
 
 func (s *stats) print(finish kimi.Finish) {
-	s.PrefillRate = rate(float64(s.PromptTokens), s.prompt)
+	if s.newPrompt {
+		s.PrefillRate = rate(float64(s.PromptTokens), s.prompt)
+	}
 	s.DecodeRate = rate(float64(s.GeneratedTokens-1), s.elapsed-s.prompt)
 	s.FirstTokenMS = s.prompt.Seconds() * 1e3
 	s.FinishReason = names[finish]

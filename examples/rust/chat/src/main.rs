@@ -1,6 +1,9 @@
 //! Prints one reply of a model: the one-shot form of kimi-chat, in Rust.
+mod conversation;
 mod options;
 mod reply;
+mod stats;
+mod tools;
 
 use std::process::exit;
 
@@ -23,7 +26,7 @@ fn main() {
             exit(EXIT_USAGE)
         }
     };
-    match reply::run(&options) {
+    match conversation::run(&options) {
         Ok(kimi::Finish::Length) => exit(EXIT_LENGTH),
         Ok(_) => {}
         Err(error) => {

@@ -11,16 +11,20 @@ Prints one reply of a Kimi K2.6 model, without its reasoning.
   --deployment FILE   deployment (JSON or binary) or checkpoint folder to load
   --prompt TEXT       what the model replies to
   --system TEXT       system message
+  --tools FILE        the model may call the functions that FILE declares, a JSON array as
+                      in a chat request. Here are calculate, and search_files in the current
+                      folder
   --instant           answer without reasoning first
   --max-tokens N      longest reply in tokens, reasoning included. Default 0: up to the
                       context limit
   --temperature T     0 takes the likeliest token. Default 1.0, with --instant 0.6
   --top-p P           sample from the likeliest tokens that make up P. Default 0.95
-  --seed S            the same seed gives the same reply. Default: a new one
+  --seed S            reply number i of this run, from 0, uses the seed S + i. Default:
+                      a new one
   --raw-tokens 1,2,3  these token ids are the prompt, in place of --prompt and --system,
                       and the reply is printed as ids, its stop token included
   --draft N           tokens drafted per step, 0 to 63, or auto (default)
-  --stats             a line of JSON about the reply on stderr
+  --stats             a line of JSON about each reply on stderr
   --help
 
 Exit status: 0 the model ended the reply; 1 an error; 2 a mistake on the command line, or a
@@ -37,6 +41,7 @@ pub struct Options {
     pub deployment: PathBuf,
     pub prompt: Prompt,
     pub system: Option<String>,
+    pub tools: Option<PathBuf>,
     pub thinking: bool,
     pub stats: bool,
     pub sampling: kimi::Options,
@@ -86,6 +91,7 @@ fn new_seed() -> u64 {
 pub fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Options, End> {
     let (mut deployment, mut prompt, mut system, mut raw_tokens) = (None, None, None, None);
     let (mut thinking, mut stats, mut temperature, mut seed) = (true, false, None, None);
+    let mut tools = None;
     let mut sampling = kimi::Options::default();
     while let Some(argument) = arguments.next() {
         let name = argument.to_string_lossy();
@@ -98,6 +104,7 @@ pub fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Options, E
             "--deployment" => deployment = Some(PathBuf::from(raw()?)),
             "--prompt" => prompt = Some(value()?),
             "--system" => system = Some(value()?),
+            "--tools" => tools = Some(PathBuf::from(raw()?)),
             "--instant" => thinking = false,
             "--max-tokens" => {
                 sampling.max_tokens = number(&name, &value()?, u32::MAX, "from 0 to 4294967295")?
@@ -126,6 +133,7 @@ pub fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Options, E
             .or_else(|| prompt.map(Prompt::Text))
             .ok_or_else(|| missing("--prompt"))?,
         system,
+        tools,
         thinking,
         stats,
         sampling,
