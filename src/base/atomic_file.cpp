@@ -1,9 +1,9 @@
 #include "base/atomic_file.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <system_error>
@@ -17,8 +17,13 @@ void AtomicFile::io_error(const char *what) const {
          std::generic_category().message(errno));
 }
 
-AtomicFile::AtomicFile(const std::string &path) : path_(path), temporary_(path + ".XXXXXX") {
-    fd_ = mkostemp(temporary_.data(), O_CLOEXEC);
+// The mode is what the process's umask leaves, which mkstemp does not offer.
+AtomicFile::AtomicFile(const std::string &path) : path_(path) {
+    static std::atomic<unsigned> n_files{0};
+    do {
+        temporary_ = cat(path, '.', getpid(), '-', n_files.fetch_add(1));
+        fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    } while (fd_ < 0 && errno == EEXIST);
     if (fd_ < 0) io_error("create a temporary file beside it");
 }
 
