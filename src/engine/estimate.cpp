@@ -7,7 +7,6 @@
 #include "backend/cpu/cpu_device.h"
 #include "engine/runner.h"
 #include "kv/page_pool.h"
-#include "model/config.h"
 #include "model/dims.h"
 
 namespace kimi {
@@ -27,10 +26,7 @@ Estimate estimate(const Deployment &deployment, std::uint64_t memory_bytes) {
     const bool cpu = deployment.backend == Deployment::Backend::cpu;
     const ModelDims dims = read_model_dims(deployment.checkpoint, deployment.drafter);
     const Placement placement = placement_of(deployment, dims);
-    const std::uint32_t context =
-        deployment.context_limit > 0
-            ? deployment.context_limit
-            : read_model_config(deployment.checkpoint + "/config.json").max_position;
+    const std::uint32_t context = context_limit_of(deployment, dims.target.max_position);
     Machine machine;
     machine.devices = placement.ranks;
     machine.multiprocessors = cpu ? 1 : kGpuMultiprocessors;

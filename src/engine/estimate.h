@@ -12,7 +12,8 @@ struct Estimate {
     std::uint64_t kv_bytes = 0;  // of the pool that the deployment wants
 };
 
-// memory_bytes: of one device; 0 asks the machine. Throws as read_model_dims and placement_of.
+// memory_bytes: of one device; 0 asks the machine. Throws as read_model_dims, placement_of and
+// context_limit_of.
 Estimate estimate(const Deployment &deployment, std::uint64_t memory_bytes);
 
 }  // namespace kimi

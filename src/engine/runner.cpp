@@ -18,14 +18,6 @@ namespace {
 // Even with a small prefill chunk a draft tree or a batch of sessions fits one pass.
 constexpr std::uint32_t kMinRows = 64;
 
-std::uint32_t context_limit(const Deployment &deployment, const ModelConfig &config) {
-    if (deployment.context_limit == 0) return config.max_position;
-    if (deployment.context_limit > config.max_position)
-        fail(KIMI_INVALID_ARGUMENT, "field context_limit: is ", deployment.context_limit,
-             ", the model's max_position_embeddings is ", config.max_position);
-    return deployment.context_limit;
-}
-
 KvType kv_type(const Deployment &deployment, const ModelConfig &config) {
     switch (deployment.kv_type) {
         case Deployment::KvType::bf16:
@@ -55,6 +47,14 @@ ModelPlacement place(const Deployment &deployment, const Model &model) {
 
 }  // namespace
 
+std::uint32_t context_limit_of(const Deployment &deployment, std::uint32_t max_position) {
+    if (deployment.context_limit == 0) return max_position;
+    if (deployment.context_limit > max_position)
+        fail(KIMI_INVALID_ARGUMENT, "field context_limit: is ", deployment.context_limit,
+             ", the model's max_position_embeddings is ", max_position);
+    return deployment.context_limit;
+}
+
 unsigned threads_per_rank(const Deployment &deployment) {
     const unsigned threads = deployment.threads > 0 ? deployment.threads : available_cores();
     return std::max(1U, threads / deployment.ranks);
@@ -68,7 +68,7 @@ Runner::Runner(const Deployment &deployment, const Progress &progress)
     m.checkpoint = Checkpoint::open_target(deployment.checkpoint, on_cpu ? progress : Progress());
     m.weights = load_target_weights(m.checkpoint, m.config,
                                     deployment.qk_latent_norm_eps.value_or(m.config.rms_eps));
-    m.limits.context = kimi::context_limit(deployment, m.config);
+    m.limits.context = context_limit_of(deployment, m.config.max_position);
     if (!deployment.drafter.empty()) load_drafter(deployment);
     const ModelPlacement placement = place(deployment, m);
     make_devices(deployment);

@@ -24,6 +24,10 @@
 
 namespace kimi {
 
+// Tokens of the longest session; max_position is the model's. Throws KIMI_INVALID_ARGUMENT with the
+// field.
+std::uint32_t context_limit_of(const Deployment &deployment, std::uint32_t max_position);
+
 // The ranks of a CPU share the deployment's threads; each has one at least.
 unsigned threads_per_rank(const Deployment &deployment);
 

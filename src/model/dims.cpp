@@ -49,7 +49,8 @@ TargetDims dims_of(const ModelConfig &c, bool int4_experts) {
             .top_k = c.top_k,
             .expert_width = c.expert_width,
             .n_shared_experts = c.n_shared_experts,
-            .int4_experts = int4_experts};
+            .int4_experts = int4_experts,
+            .max_position = c.max_position};
 }
 
 DrafterDims dims_of(const DrafterConfig &c) {

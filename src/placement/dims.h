@@ -11,7 +11,8 @@ struct TargetDims {
     std::uint32_t n_heads = 0, q_rank = 0, kv_rank = 0, nope_dim = 0, rope_dim = 0, v_dim = 0;
     std::uint32_t dense_width = 0;
     std::uint32_t n_experts = 0, top_k = 0, expert_width = 0, n_shared_experts = 0;
-    bool int4_experts = true;  // bf16 otherwise
+    bool int4_experts = true;        // bf16 otherwise
+    std::uint32_t max_position = 0;  // tokens of the longest context
 
     std::uint32_t n_moe_layers() const { return n_layers - n_dense_layers; }
     std::uint32_t qk_dim() const { return nope_dim + rope_dim; }

@@ -80,7 +80,7 @@ TEST_CASE("estimate: the tokens that fit use up the memory that is given") {
     CHECK(estimate(path, fixed - 1).capacity_tokens == 0);
 }
 
-TEST_CASE("estimate: files that are missing are named") {
+TEST_CASE("estimate: files that are missing and limits that are exceeded are named") {
     kimi_estimate out;
     kimi_estimate_init(&out);
     client::ErrorRecord error;
@@ -88,4 +88,8 @@ TEST_CASE("estimate: files that are missing are named") {
     CHECK(std::string(error.message).find("/nowhere/d.json") != std::string::npos);
     CHECK(kimi_deployment_estimate(nullptr, &out, nullptr) == KIMI_INVALID_ARGUMENT);
     CHECK(kimi_deployment_estimate("/nowhere", nullptr, nullptr) == KIMI_INVALID_ARGUMENT);
+    const TempDir dir;
+    const std::string path = deployment(dir, ", \"context_limit\": 10000000");
+    CHECK(kimi_deployment_estimate(path.c_str(), &out, &error) == KIMI_INVALID_ARGUMENT);
+    CHECK(std::string(error.message).find("context_limit: is 10000000") != std::string::npos);
 }
