@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstdio>
-#include <thread>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "commands.h"
 #include "engine/plan_builder.h"
 #include "machine.h"
@@ -44,7 +44,7 @@ void run_context(const Options &options) {
         fail(KIMI_UNSUPPORTED, "the attention of one rank is measured, this deployment has ",
              runner.n_ranks());
     const ModelConfig &c = runner.config();
-    const unsigned threads = std::max(1U, std::thread::hardware_concurrency());
+    const unsigned threads = available_cores();
     const double bandwidth = read_bandwidth(threads), fmas = fma_rate(threads);
     std::printf("read bandwidth %.2f GB/s, %.1f GFMA/s\n", bandwidth, fmas);
     std::printf("%9s %11s %13s %9s %9s %22s\n", "context", "step ms", "attention ms", "GB/s",

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstdio>
-#include <thread>
 
+#include "base/thread_pool.h"
 #include "commands.h"
 #include "machine.h"
 #include "measure.h"
@@ -11,7 +11,7 @@ namespace kimi::bench {
 void run_decode(const Options &options) {
     const auto engine = open_engine(options.deployment);
     const Runner &runner = engine->runner();
-    const double bandwidth = read_bandwidth(std::max(1U, std::thread::hardware_concurrency()));
+    const double bandwidth = read_bandwidth(available_cores());
     std::printf("read bandwidth        %8.2f GB/s\n", bandwidth);
 
     const std::uint32_t n_prompt = options.prompt > 0 ? options.prompt : 512;
