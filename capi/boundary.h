@@ -52,14 +52,36 @@ inline std::string_view text(const char *pointer, std::size_t n, std::string_vie
 // No struct grows beyond this: a larger struct_size was never initialised.
 inline constexpr std::size_t kMaxStruct = 4096;
 
+// The size of a struct in the first release, 0.1.0: programs that were built with it keep working.
+template <typename T>
+inline constexpr std::size_t kFirstSize = sizeof(T);
+#define KIMI_FIRST_SIZE(type, last_member)          \
+    template <>                                     \
+    inline constexpr std::size_t kFirstSize<type> = \
+        offsetof(type, last_member) + sizeof(type::last_member)
+KIMI_FIRST_SIZE(kimi_engine_options, user);
+KIMI_FIRST_SIZE(kimi_session_options, flags);
+KIMI_FIRST_SIZE(kimi_step, draft_accepted);
+KIMI_FIRST_SIZE(kimi_session_statistics, compact_seconds);
+KIMI_FIRST_SIZE(kimi_engine_statistics, decode_rows);
+KIMI_FIRST_SIZE(kimi_estimate, capacity_tokens);
+#undef KIMI_FIRST_SIZE
+
+// The size of a struct that the caller initialised.
+template <typename T>
+std::size_t struct_size(const T *caller, std::string_view name) {
+    const std::size_t size = not_null(caller, name).struct_size;
+    if (size < kFirstSize<T> || size > kMaxStruct)
+        fail(KIMI_INVALID_ARGUMENT, name, ".struct_size is ", size, ", must be from ",
+             kFirstSize<T>, " to ", kMaxStruct, ": initialise the struct with its init macro");
+    return size;
+}
+
 // A struct as this version knows it: members that the caller's struct lacks keep the value they
 // have in `defaults`. Members that only a newer header has must be zero.
 template <typename T>
-T read_struct(const T *in, const T &defaults, std::size_t smallest, std::string_view name) {
-    const std::size_t size = not_null(in, name).struct_size;
-    if (size < smallest || size > kMaxStruct)
-        fail(KIMI_INVALID_ARGUMENT, name, ".struct_size is ", size, ", must be from ", smallest,
-             " to ", kMaxStruct, ": initialise the struct with its init macro");
+T read_struct(const T *in, const T &defaults, std::string_view name) {
+    const std::size_t size = struct_size(in, name);
     const auto *bytes = reinterpret_cast<const char *>(in);
     for (std::size_t i = sizeof(T); i < size; ++i)
         if (bytes[i] != 0)
@@ -75,16 +97,6 @@ template <typename T>
 void write_struct(void *out, std::size_t caller_size, T value) {
     value.struct_size = caller_size;
     std::memcpy(out, static_cast<const void *>(&value), std::min(caller_size, sizeof(T)));
-}
-
-// The size of a result that the caller initialised.
-template <typename T>
-std::size_t result_size(const T *out) {
-    const std::size_t size = not_null(out, "out").struct_size;
-    if (size < sizeof(T) || size > kMaxStruct)
-        fail(KIMI_INVALID_ARGUMENT, "out.struct_size is ", size, ", must be from ", sizeof(T),
-             " to ", kMaxStruct, ": initialise the struct with its init macro");
-    return size;
 }
 
 // Copies a result of n elements into a caller's buffer of cap and always writes the size.

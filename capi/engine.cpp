@@ -13,8 +13,7 @@ kimi_status kimi_engine_create(const kimi_engine_options *options, kimi_engine *
                                kimi_error *error) noexcept {
     return guarded(error, [&] {
         not_null(out, "out") = nullptr;
-        const kimi_engine_options o =
-            read_struct(options, default_engine_options(), sizeof(kimi_engine_options), "options");
+        const kimi_engine_options o = read_struct(options, default_engine_options(), "options");
         const Progress progress = [&](std::uint64_t done, std::uint64_t total) {
             if (o.progress != nullptr && o.progress(o.user, done, total) != 0)
                 fail(KIMI_CANCELLED, "loading was stopped by the progress callback");
@@ -29,7 +28,7 @@ kimi_status kimi_engine_create(const kimi_engine_options *options, kimi_engine *
 kimi_status kimi_deployment_estimate(const char *deployment, kimi_estimate *out,
                                      kimi_error *error) noexcept {
     return guarded(error, [&] {
-        const std::size_t size = result_size(out);
+        const std::size_t size = struct_size(out, "out");
         const Estimate e =
             estimate(read_deployment(&not_null(deployment, "deployment")), out->memory_bytes);
         kimi_estimate result = {};
@@ -55,7 +54,7 @@ const kimi_tokenizer *kimi_engine_tokenizer(const kimi_engine *engine) noexcept 
 kimi_status kimi_engine_stats(kimi_engine *engine, kimi_engine_statistics *out,
                               kimi_error *error) noexcept {
     return guarded(error, [&] {
-        const std::size_t size = result_size(out);
+        const std::size_t size = struct_size(out, "out");
         Engine &e = *not_null(engine, "engine").engine;
         const KvStats stats = e.kv()->stats();
         kimi_engine_statistics result = {};

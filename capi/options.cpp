@@ -26,7 +26,7 @@ kimi_session_options default_session_options() {
 
 SessionOptions read_session_options(const kimi_session_options *in) {
     kimi_session_options o = default_session_options();
-    if (in != nullptr) o = read_struct(in, o, sizeof o, "options");
+    if (in != nullptr) o = read_struct(in, o, "options");
     const auto in_range = [](const char *name, float value, float max) {
         if (!(value >= 0 && value <= max))
             fail(KIMI_INVALID_ARGUMENT, "options.", name, " is ", value, ", must be from 0 to ",

@@ -114,20 +114,20 @@ kimi_status kimi_session_append_chat(kimi_session *session, const char *json, si
 }
 
 kimi_status kimi_decode_step(kimi_session *session, kimi_step *out, kimi_error *error) noexcept {
-    return guarded(error, [&] { step(InUse(session), out, result_size(out)); });
+    return guarded(error, [&] { step(InUse(session), out, struct_size(out, "out")); });
 }
 
 kimi_status kimi_decode_batch(kimi_session *const *sessions, size_t n, kimi_step *out,
                               kimi_error *error) noexcept {
     return guarded(error, [&] {
-        if (n > 0) step(InUse(sessions, n), out, result_size(out));
+        if (n > 0) step(InUse(sessions, n), out, struct_size(out, "out"));
     });
 }
 
 kimi_status kimi_session_stats(kimi_session *session, kimi_session_statistics *out,
                                kimi_error *error) noexcept {
     return guarded(error, [&] {
-        const std::size_t size = result_size(out);
+        const std::size_t size = struct_size(out, "out");
         const InUse held(session);
         const SessionStats &stats = held.session().stats();
         kimi_session_statistics result = {};

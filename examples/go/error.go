@@ -26,6 +26,11 @@ const (
 	Internal          Status = C.KIMI_INTERNAL
 )
 
+// String returns the name in the header, such as "KIMI_BUSY".
+func (s Status) String() string {
+	return C.GoString(C.kimi_status_name(C.kimi_status(s)))
+}
+
 // Error is a status of the library and its text, which names the argument, file, tensor or field.
 type Error struct {
 	Status  Status

@@ -92,6 +92,7 @@ func TestErrors(t *testing.T) {
 	session := must(engine.NewSession(greedy()))
 	err = session.Append([]int32{1, 2, 99999})
 	check(t, Is(err, InvalidArgument) && strings.Contains(err.Error(), "99999"), "%v", err)
+	check(t, InvalidArgument.String() == "KIMI_INVALID_ARGUMENT", "%v", InvalidArgument)
 	_, err = session.Fork(&Options{Temperature: float32(math.NaN())})
 	check(t, Is(err, InvalidArgument) && strings.Contains(err.Error(), "temperature"), "%v", err)
 	session.Close()

@@ -3,8 +3,9 @@
  * Conventions
  *   - Status: every function that can fail returns a kimi_status, 0 on success and negative
  * otherwise, and takes an optional kimi_error (NULL is allowed) that receives the status and a text
- * naming the argument, file, tensor or field. The record is the caller's; the library keeps no
- * global or thread-local error state. On failure, outputs are left untouched unless said otherwise.
+ * naming the argument, file, tensor or field. On success it receives KIMI_OK and an empty text. The
+ * record is the caller's; the library keeps no global or thread-local error state. On failure,
+ * outputs are left untouched unless said otherwise.
  *   - Structs: the first member of each is struct_size. Initialise a struct with its kimi_X_init
  * macro, then set what you need. Structs only grow at the end, so old programs keep working.
  *   - Text is UTF-8 with an explicit length, and need not be NUL-terminated. `const char *`
@@ -277,6 +278,10 @@ KIMI_API void kimi_estimate_init_sized(kimi_estimate *estimate, size_t size) KIM
  * Any thread. */
 KIMI_API const char *kimi_version(uint32_t *number) KIMI_NOEXCEPT;
 
+/* The name of a status, such as "KIMI_BUSY"; "unknown status" for one that this version does not
+ * have. The text is static. Any thread. */
+KIMI_API const char *kimi_status_name(kimi_status status) KIMI_NOEXCEPT;
+
 /* 1 where this library, on this machine, has the feature, otherwise 0: also for NULL and for names
  * that it does not know, so that a program may ask for what only newer versions have. Names:
  *   cpu             deployments with backend cpu
@@ -305,8 +310,9 @@ KIMI_API kimi_status kimi_engine_create(const kimi_engine_options *options, kimi
 KIMI_API kimi_status kimi_deployment_estimate(const char *deployment, kimi_estimate *out,
                                               kimi_error *error) KIMI_NOEXCEPT;
 
-/* Gives up the caller's hold. Memory returns when the engine's last session is destroyed too. NULL
- * is allowed. Any thread, not from the progress callback. */
+/* Gives up the caller's hold. When the engine's last session is destroyed too, its memory returns
+ * and its threads end. A thread that hangs is waited for 5 seconds at most and then left behind,
+ * with the memory that it uses. NULL is allowed. Any thread, not from a callback. */
 KIMI_API void kimi_engine_destroy(kimi_engine *engine) KIMI_NOEXCEPT;
 
 /* ---- Text ---- */

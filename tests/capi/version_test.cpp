@@ -1,4 +1,5 @@
 #include <fstream>
+#include <regex>
 
 #include "capi/client.h"
 #include "check.h"
@@ -12,6 +13,20 @@ TEST_CASE("version: text and number are the header's and the project's") {
     CHECK(kimi_version(nullptr) == text);
     const std::string build = kimi::read_file(kimi::test::source("meson.build"), 1 << 20);
     CHECK(build.find("version: '" + text + "'") != std::string::npos);
+}
+
+TEST_CASE("version: every status has the header's name") {
+    const std::string header = kimi::read_file(kimi::test::source("include/kimi/kimi.h"), 1 << 20);
+    const std::regex enumerator(R"((KIMI_[A-Z_]+) = (-?[0-9]+))");
+    const std::size_t begin = header.find("KIMI_OK = 0"), end = header.find('}', begin);
+    const std::string statuses = header.substr(begin, end - begin);
+    int n = 0;
+    for (std::sregex_iterator at(statuses.begin(), statuses.end(), enumerator), none; at != none;
+         ++at, ++n)
+        CHECK(kimi_status_name(std::stoi((*at)[2])) == (*at)[1].str());
+    CHECK(n == 16);
+    for (const kimi_status status : {1, -16, INT32_MIN})
+        CHECK(kimi_status_name(status) == std::string("unknown status"));
 }
 
 TEST_CASE("version: features are those of the library and the machine") {

@@ -211,6 +211,7 @@ extern "C" {
     pub fn kimi_estimate_init_sized(estimate: *mut kimi_estimate, size: usize);
 
     pub fn kimi_version(number: *mut u32) -> *const c_char;
+    pub fn kimi_status_name(status: kimi_status) -> *const c_char;
     pub fn kimi_has_feature(name: *const c_char) -> i32;
 
     pub fn kimi_engine_create(

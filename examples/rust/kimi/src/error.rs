@@ -1,4 +1,5 @@
 use kimi_sys as sys;
+use std::ffi::CStr;
 use std::fmt;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -27,6 +28,19 @@ macro_rules! statuses {
             $($name,)*
             /// Of a newer library.
             Other(i32),
+        }
+
+        impl Status {
+            /// The name in the header, such as "KIMI_BUSY".
+            pub fn name(self) -> &'static str {
+                let code = match self {
+                    $(Status::$name => sys::$code,)*
+                    Status::Other(code) => code,
+                };
+                // SAFETY: the text is static.
+                let text = unsafe { CStr::from_ptr(sys::kimi_status_name(code)) };
+                text.to_str().unwrap_or_default()
+            }
         }
 
         impl From<sys::kimi_status> for Status {

@@ -67,6 +67,7 @@ fn errors_have_status_and_text() {
     assert!(error.message.contains("99999"));
     let error = engine.session(&Options { temperature: -1.0, ..greedy() }).err().unwrap();
     assert!(error.message.contains("temperature"));
+    assert_eq!(error.status.name(), "KIMI_INVALID_ARGUMENT");
     let nul = Engine::open("a\0b").err().unwrap();
     assert_eq!(nul.status, Status::InvalidArgument);
 }
