@@ -62,6 +62,7 @@ inline constexpr std::size_t kFirstSize = sizeof(T);
 KIMI_FIRST_SIZE(kimi_engine_options, user);
 KIMI_FIRST_SIZE(kimi_session_options, flags);
 KIMI_FIRST_SIZE(kimi_step, draft_accepted);
+KIMI_FIRST_SIZE(kimi_event, calls);
 KIMI_FIRST_SIZE(kimi_session_statistics, compact_seconds);
 KIMI_FIRST_SIZE(kimi_engine_statistics, decode_rows);
 KIMI_FIRST_SIZE(kimi_estimate, capacity_tokens);

@@ -18,8 +18,9 @@ kimi_status kimi_engine_create(const kimi_engine_options *options, kimi_engine *
             if (o.progress != nullptr && o.progress(o.user, done, total) != 0)
                 fail(KIMI_CANCELLED, "loading was stopped by the progress callback");
         };
+        const Host host{Log(o.log, o.log_user), read_heap(o)};
         auto engine =
-            std::make_shared<Engine>(&not_null(o.deployment, "options.deployment"), progress);
+            std::make_shared<Engine>(&not_null(o.deployment, "options.deployment"), progress, host);
         kimi_tokenizer tokenizer{engine->tokenizer()};
         *out = new kimi_engine{std::move(engine), std::move(tokenizer)};
     });
@@ -76,6 +77,11 @@ kimi_status kimi_engine_stats(kimi_engine *engine, kimi_engine_statistics *out,
         result.steps = done.steps;
         result.prompt_rows = done.prompt_rows;
         result.decode_rows = done.decode_rows;
+        result.committed = done.committed;
+        result.drafted = done.drafted;
+        result.accepted = done.accepted;
+        result.ranks = e.runner().n_ranks();
+        result.memory_bytes = e.memory_bytes();
         write_struct(out, size, result);
     });
 }

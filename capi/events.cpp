@@ -56,7 +56,7 @@ std::uint32_t next_event(const InUse &held) {
 kimi_status kimi_session_next_event(kimi_session *session, uint32_t flags, kimi_event *out,
                                     kimi_error *error) noexcept {
     return guarded(error, [&] {
-        const std::size_t size = result_size(out);
+        const std::size_t size = struct_size(out, "out");
         if ((flags & ~std::uint32_t{KIMI_NO_STEP}) != 0)
             fail(KIMI_INVALID_ARGUMENT, "flags is ", flags, ", must be 0 or KIMI_NO_STEP");
         const InUse held(session);

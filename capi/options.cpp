@@ -24,6 +24,13 @@ kimi_session_options default_session_options() {
     return options;
 }
 
+HostHeap read_heap(const kimi_engine_options &o) {
+    if ((o.allocate == nullptr) != (o.release == nullptr))
+        fail(KIMI_INVALID_ARGUMENT, "options.", o.allocate == nullptr ? "allocate" : "release",
+             " is NULL, and the other one of the two is not");
+    return HostHeap(o.allocate, o.release, o.allocator_user);
+}
+
 SessionOptions read_session_options(const kimi_session_options *in) {
     kimi_session_options o = default_session_options();
     if (in != nullptr) o = read_struct(in, o, "options");
@@ -41,6 +48,9 @@ SessionOptions read_session_options(const kimi_session_options *in) {
     if (o.draft_mode > KIMI_DRAFT_CHAIN)
         fail(KIMI_INVALID_ARGUMENT, "options.draft_mode is ", o.draft_mode,
              ", must be KIMI_DRAFT_TREE or KIMI_DRAFT_CHAIN");
+    if (o.logprobs > KIMI_MAX_LOGPROBS)
+        fail(KIMI_INVALID_ARGUMENT, "options.logprobs is ", o.logprobs, ", must be from 0 to ",
+             std::uint32_t{KIMI_MAX_LOGPROBS});
     if ((o.flags & ~std::uint32_t{KIMI_IGNORE_STOP}) != 0)
         fail(KIMI_INVALID_ARGUMENT, "options.flags is ", o.flags,
              ", must be 0 or KIMI_IGNORE_STOP");
@@ -50,6 +60,8 @@ SessionOptions read_session_options(const kimi_session_options *in) {
     out.draft_budget = o.draft_budget;
     out.draft_chain = o.draft_mode == KIMI_DRAFT_CHAIN;
     out.ignore_stop = (o.flags & KIMI_IGNORE_STOP) != 0;
+    out.deadline_ms = o.deadline_ms;
+    out.logprobs = o.logprobs;
     return out;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/host_memory.h"
 #include "engine/session.h"
 #include "kimi/kimi.h"
 
@@ -12,6 +13,8 @@ namespace kimi::capi {
 
 kimi_engine_options default_engine_options();
 kimi_session_options default_session_options();
+
+HostHeap read_heap(const kimi_engine_options &options);
 
 // NULL gives the defaults. Throws KIMI_INVALID_ARGUMENT with the member.
 SessionOptions read_session_options(const kimi_session_options *options);

@@ -4,29 +4,13 @@
 #include "capi/handles.h"
 #include "capi/in_use.h"
 #include "capi/options.h"
+#include "capi/step.h"
 #include "text/chat_request.h"
 
 using namespace kimi;
 using namespace kimi::capi;
 
 namespace {
-
-void write_step(const Session &session, void *out, std::size_t size) {
-    const StepResult &result = session.result();
-    kimi_step step = {};
-    step.status = result.status;
-    step.phase = result.phase;
-    step.finish_reason = result.finish_reason;
-    step.tokens = session.committed().data();
-    step.n_tokens = session.committed().size();
-    step.text = session.text().data();
-    step.text_len = session.text().size();
-    step.prompt_done = result.prompt_done;
-    step.prompt_total = result.prompt_total;
-    step.draft_nodes = result.draft_nodes;
-    step.draft_accepted = result.draft_accepted;
-    write_struct(out, size, step);
-}
 
 // One step of every session; `size` is that of the elements of out.
 void step(const InUse &held, kimi_step *out, std::size_t size) {
@@ -37,9 +21,7 @@ void step(const InUse &held, kimi_step *out, std::size_t size) {
     engine.step(held.batch());
     char *to = reinterpret_cast<char *>(out);
     for (const Session *session : held.batch()) write_step(*session, to, size), to += size;
-    for (const Session *session : held.batch())
-        if (session->result().status != KIMI_OK)
-            throw Error{session->result().status, session->result().error};
+    for (const Session *session : held.batch()) check_step(*session);
 }
 
 }  // namespace
@@ -143,6 +125,14 @@ kimi_status kimi_session_stats(kimi_session *session, kimi_session_statistics *o
         result.verify_seconds = stats.verify;
         result.accept_seconds = stats.accept;
         result.compact_seconds = stats.compact;
+        result.replies = stats.replies;
+        result.prompt_tokens = stats.prompt_tokens;
+        result.prompt_reused = stats.prompt_reused;
+        result.reply_tokens = stats.reply_tokens;
+        result.prefill_seconds = stats.prefill;
+        result.decode_seconds = stats.decode;
+        result.first_token_seconds = stats.first_token;
+        result.reply_seconds = stats.reply;
         write_struct(out, size, result);
     });
 }

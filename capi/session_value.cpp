@@ -24,7 +24,9 @@ std::unique_ptr<Session> restore(kimi_engine *engine, std::span<const std::byte>
 }  // namespace
 
 uint64_t kimi_session_length(const kimi_session *session) noexcept {
-    return session == nullptr ? 0 : session->session->n_tokens();
+    if (session == nullptr) return 0;
+    const bool computed = session->use.load(std::memory_order_acquire) == Use::background;
+    return computed ? session->length_before_step : session->session->n_tokens();
 }
 
 kimi_status kimi_session_truncate(kimi_session *session, uint64_t n, kimi_error *error) noexcept {

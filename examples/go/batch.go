@@ -9,8 +9,8 @@ type Result struct {
 	Err  error
 }
 
-// StepBatch does one step of each session, computed together; the texts of errors are the first
-// one's. All are of one engine. It fails as a whole where nothing was computed.
+// StepBatch does one step of each session, computed together. All are of one engine. It fails as a
+// whole where nothing was computed.
 func StepBatch(sessions []*Session) ([]Result, error) {
 	handles := make([]*C.kimi_session, len(sessions))
 	steps := make([]C.kimi_step, len(sessions))
@@ -33,7 +33,7 @@ func StepBatch(sessions []*Session) ([]Result, error) {
 		results[i].Step = newStep(&steps[i])
 		if status := steps[i].status; status != C.KIMI_OK {
 			computed = true
-			results[i].Err = &Error{Status(status), err.Error()}
+			results[i].Err = &Error{Status(status), C.GoString(steps[i].error)}
 		}
 	}
 	if !computed {

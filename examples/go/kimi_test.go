@@ -63,6 +63,47 @@ func rest(t *testing.T, session *Session) string {
 	return text.String()
 }
 
+func TestBackground(t *testing.T) {
+	engine := open(t)
+	options := greedy()
+	options.Logprobs = 2
+	session := start(t, engine, options, chat)
+	fd := must(session.WakeFD())
+	check(t, fd >= 0 && must(session.WakeFD()) == fd, "descriptor %d", fd)
+	_, _, err := session.Poll()
+	check(t, Is(err, InvalidArgument), "%v", err)
+	var text string
+	for finish := FinishNone; finish == FinishNone; {
+		must(0, session.Submit())
+		_, err := session.Step()
+		check(t, Is(err, InvalidArgument), "%v", err)
+		step, ready, err := session.Poll()
+		for !ready && err == nil {
+			runtime.Gosched()
+			step, ready, err = session.Poll()
+		}
+		must(0, err)
+		check(t, len(step.Logprobs) == 3*len(step.Tokens), "%+v", step)
+		for i, token := range step.Tokens {
+			row := step.Logprobs[3*i : 3*i+3]
+			check(t, row[0].Token == token && row[0] == row[1] && row[1].Logprob >= row[2].Logprob, "%v", row)
+		}
+		text += step.Text
+		finish = step.Finish
+	}
+	check(t, text == rest(t, start(t, engine, greedy(), chat)), "%q", text)
+	statistics := must(session.Statistics())
+	check(t, statistics.Replies == 1 && statistics.FirstToken <= statistics.Reply, "%+v", statistics)
+
+	options.DeadlineMS = 1
+	options.IgnoreStop = true
+	reply := start(t, engine, options, story).Reply(context.Background())
+	for range reply.Steps {
+	}
+	finish := must(reply.Wait())
+	check(t, finish == FinishDeadline, "%v", finish)
+}
+
 func TestReply(t *testing.T) {
 	engine := must(Open(deployment()))
 	session := start(t, engine, greedy(), chat)

@@ -16,6 +16,8 @@ type Options struct {
 	DraftBudget uint32 // drafted tokens per step, 0 to 63, or Auto
 	DraftChain  bool   // draft a chain instead of a tree
 	IgnoreStop  bool   // stop tokens do not end the reply
+	DeadlineMS  uint32 // of a reply, from its append on; 0: none
+	Logprobs    uint32 // of how many of the likeliest tokens steps tell the log probability; 0 is off
 }
 
 func defaults() (raw C.kimi_session_options) {
@@ -36,6 +38,8 @@ func DefaultOptions() Options {
 		DraftBudget: uint32(raw.draft_budget),
 		DraftChain:  raw.draft_mode == C.KIMI_DRAFT_CHAIN,
 		IgnoreStop:  raw.flags&C.KIMI_IGNORE_STOP != 0,
+		DeadlineMS:  uint32(raw.deadline_ms),
+		Logprobs:    uint32(raw.logprobs),
 	}
 }
 
@@ -49,6 +53,8 @@ func (o *Options) raw() *C.kimi_session_options {
 	raw.top_k = C.uint32_t(o.TopK)
 	raw.draft_budget = C.uint32_t(o.DraftBudget)
 	raw.draft_mode = C.KIMI_DRAFT_TREE
+	raw.deadline_ms = C.uint32_t(o.DeadlineMS)
+	raw.logprobs = C.uint32_t(o.Logprobs)
 	if o.DraftChain {
 		raw.draft_mode = C.KIMI_DRAFT_CHAIN
 	}

@@ -87,6 +87,35 @@ func (s *Session) Step() (step Step, err error) {
 	return step, err
 }
 
+// Submit asks for a step that the engine computes in the background.
+func (s *Session) Submit() error {
+	return s.call(func(session *C.kimi_session, e *C.kimi_error) C.kimi_status {
+		return C.kimi_session_submit(session, e)
+	})
+}
+
+// Poll returns the submitted step, if it is ready. It never waits.
+func (s *Session) Poll() (step Step, ready bool, err error) {
+	raw := rawStep()
+	var done C.int32_t
+	err = s.call(func(session *C.kimi_session, e *C.kimi_error) C.kimi_status {
+		status := C.kimi_session_poll(session, &raw, &done, e)
+		step = newStep(&raw)
+		return status
+	})
+	return step, done != 0, err
+}
+
+// WakeFD returns a descriptor that is readable while a submitted step is done and not collected. It
+// is the session's.
+func (s *Session) WakeFD() (int, error) {
+	var fd C.int32_t
+	err := s.call(func(session *C.kimi_session, e *C.kimi_error) C.kimi_status {
+		return C.kimi_session_wake_fd(session, &fd, e)
+	})
+	return int(fd), err
+}
+
 // Length returns the number of tokens of prompts and replies.
 func (s *Session) Length() (n uint64, err error) {
 	err = s.call(func(raw *C.kimi_session, _ *C.kimi_error) C.kimi_status {

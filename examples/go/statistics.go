@@ -14,6 +14,7 @@ type EngineStatistics struct {
 	PrefixHits, PrefixTokens, PagesEvicted, PagesMoved       uint64
 	MoveSeconds                                              float64
 	Passes, Steps, PromptRows, DecodeRows                    uint64
+	Committed, Drafted, Accepted, Ranks, MemoryBytes         uint64
 }
 
 // Statistics returns the engine's statistics.
@@ -32,16 +33,21 @@ func (e *Engine) Statistics() (EngineStatistics, error) {
 		PagesEvicted: uint64(raw.pages_evicted), PagesMoved: uint64(raw.pages_moved),
 		MoveSeconds: float64(raw.move_seconds), Passes: uint64(raw.passes),
 		Steps: uint64(raw.steps), PromptRows: uint64(raw.prompt_rows),
-		DecodeRows: uint64(raw.decode_rows),
+		DecodeRows: uint64(raw.decode_rows), Committed: uint64(raw.committed),
+		Drafted: uint64(raw.drafted), Accepted: uint64(raw.accepted),
+		Ranks: uint64(raw.ranks), MemoryBytes: uint64(raw.memory_bytes),
 	}, err
 }
 
-// SessionStatistics is what a session's decode steps did; see kimi_session_statistics. Times are in
+// SessionStatistics is what a session's steps did; see kimi_session_statistics. Times are in
 // seconds.
 type SessionStatistics struct {
 	Steps, Committed, Drafted, Accepted  uint64
 	OfferedAt, AcceptedAt                [C.KIMI_MAX_DRAFT_DEPTH]uint64
 	Draft, Tree, Verify, Accept, Compact float64
+
+	Replies, PromptTokens, PromptReused, ReplyTokens uint64
+	Prefill, Decode, FirstToken, Reply               float64
 }
 
 // Statistics returns the session's statistics.
@@ -57,6 +63,10 @@ func (s *Session) Statistics() (SessionStatistics, error) {
 		Draft: float64(raw.draft_seconds), Tree: float64(raw.tree_seconds),
 		Verify: float64(raw.verify_seconds), Accept: float64(raw.accept_seconds),
 		Compact: float64(raw.compact_seconds),
+		Replies: uint64(raw.replies), PromptTokens: uint64(raw.prompt_tokens),
+		PromptReused: uint64(raw.prompt_reused), ReplyTokens: uint64(raw.reply_tokens),
+		Prefill: float64(raw.prefill_seconds), Decode: float64(raw.decode_seconds),
+		FirstToken: float64(raw.first_token_seconds), Reply: float64(raw.reply_seconds),
 	}
 	for i := range out.OfferedAt {
 		out.OfferedAt[i] = uint64(raw.offered_at[i])

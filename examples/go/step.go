@@ -29,6 +29,12 @@ const (
 	FinishConstraint Finish = C.KIMI_FINISH_CONSTRAINT
 )
 
+// Logprob is a token and its log probability.
+type Logprob struct {
+	Token   int32
+	Logprob float32
+}
+
 // Step is what one step did; see kimi_step.
 type Step struct {
 	Phase                     Phase
@@ -37,6 +43,10 @@ type Step struct {
 	Text                      string  // that became complete, without the stop token
 	PromptDone, PromptTotal   uint64  // prompt tokens processed so far, of all
 	DraftNodes, DraftAccepted uint32  // tokens drafted and verified in this step; of these, committed
+
+	// Of each token, its own and those of the likeliest tokens, if the options want them.
+	Logprobs     []Logprob
+	PromptReused uint64 // of PromptTotal: were processed before
 }
 
 func rawStep() (raw C.kimi_step) {
@@ -55,5 +65,8 @@ func newStep(raw *C.kimi_step) Step {
 		PromptTotal:   uint64(raw.prompt_total),
 		DraftNodes:    uint32(raw.draft_nodes),
 		DraftAccepted: uint32(raw.draft_accepted),
+		Logprobs: append([]Logprob(nil),
+			unsafe.Slice((*Logprob)(unsafe.Pointer(raw.logprobs)), int(raw.n_logprobs))...),
+		PromptReused: uint64(raw.prompt_reused),
 	}
 }

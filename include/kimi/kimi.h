@@ -17,7 +17,8 @@
  *     called in any order.
  *   - Threads: an engine and a tokenizer may be used from any number of threads. A session is used
  *     by one thread at a time; using it from two at once is KIMI_INVALID_ARGUMENT. Only
- *     kimi_session_cancel and kimi_session_retain may be called beside another call on the session.
+ *     kimi_session_cancel, _retain and _wake_fd, and _destroy by another holder, may be called
+ *     beside another call on the session.
  *   - The library never prints, aborts, exits, installs signal handlers, reads the environment or
  *     depends on the current directory (except to resolve a relative path that you pass in).
  */
@@ -60,7 +61,7 @@ enum {
     KIMI_TOO_LONG = -8,   /* over the context limit, a constraint too complex, a buffer too small */
     KIMI_BUSY = -9,       /* no capacity left now: KV pages are used by other sessions */
     KIMI_CANCELLED = -10, /* a progress callback asked to stop */
-    KIMI_DEADLINE = -11,  /* a time limit passed */
+    KIMI_DEADLINE = -11,  /* a time limit passed; replies end with KIMI_FINISH_DEADLINE instead */
     KIMI_DEVICE_LOST = -12,      /* the engine can no longer compute: destroy it */
     KIMI_VERSION_MISMATCH = -13, /* made by or for another version of the library */
     KIMI_NUMERIC = -14,          /* the model produced NaN or Inf */
@@ -70,11 +71,11 @@ enum {
 enum { KIMI_PHASE_PREFILL = 0, KIMI_PHASE_DECODE = 1, KIMI_PHASE_FINISHED = 2 };
 
 enum {
-    KIMI_FINISH_NONE = 0,      /* the reply goes on */
-    KIMI_FINISH_STOP = 1,      /* a stop token: <|im_end|>, [EOS] or [EOT] */
-    KIMI_FINISH_LENGTH = 2,    /* max_tokens or the context limit */
-    KIMI_FINISH_CANCELLED = 3, /* kimi_session_cancel */
-    KIMI_FINISH_DEADLINE = 4,
+    KIMI_FINISH_NONE = 0,        /* the reply goes on */
+    KIMI_FINISH_STOP = 1,        /* a stop token: <|im_end|>, [EOS] or [EOT] */
+    KIMI_FINISH_LENGTH = 2,      /* max_tokens or the context limit */
+    KIMI_FINISH_CANCELLED = 3,   /* kimi_session_cancel */
+    KIMI_FINISH_DEADLINE = 4,    /* deadline_ms */
     KIMI_FINISH_ERROR = 5,       /* the step's status says why */
     KIMI_FINISH_TOOL_CALLS = 6,  /* a stop token behind one complete tool call or more */
     KIMI_FINISH_STOP_STRING = 7, /* kimi_session_set_stop_strings */
@@ -100,6 +101,10 @@ enum {
     KIMI_CONSTRAINT_TOOLS = 3
 };
 
+/* Levels of kimi_engine_options.log. */
+enum { KIMI_LOG_ERROR = 1, KIMI_LOG_WARNING = 2, KIMI_LOG_INFO = 3 };
+
+enum { KIMI_MAX_LOGPROBS = 20 };
 enum { KIMI_MAX_STOP_STRINGS = 16, KIMI_MAX_STOP_BYTES = 256 };
 
 typedef struct kimi_engine kimi_engine;
@@ -122,6 +127,24 @@ typedef struct kimi_engine_options {
      * stops loading with KIMI_CANCELLED. May be NULL. */
     int32_t (*progress)(void *user, uint64_t done, uint64_t total);
     void *user; /* handed to progress */
+    /* Receives what happens to the engine, one line of text at a time: KIMI_LOG_INFO while it is
+     * loaded (model, ranks, drafter, memory), KIMI_LOG_WARNING for what will make it slow or small,
+     * KIMI_LOG_ERROR when it fails. Steps that work log nothing. The text is NUL-terminated and
+     * valid during the call. Called on the creating thread while loading; later on the thread that
+     * computes a step, which may be the engine's own, or that gives up the engine's last hold.
+     * Never called twice at once, and not after the engine and its last session are destroyed. It
+     * must not call functions of this engine or its sessions. May be NULL. */
+    void (*log)(void *user, int32_t level, const char *text);
+    void *log_user; /* handed to log */
+    /* Where the engine's large memory comes from: the KV cache and the buffers of the passes, which
+     * are reserved while loading. Both are NULL (the system's, which is taken up only as it is
+     * used) or neither. allocate returns bytes at a multiple of alignment, a power of two, or NULL
+     * for KIMI_OUT_OF_MEMORY; the engine clears them at once. release gets what allocate returned.
+     * Any thread that creates, loads or destroys calls them. The model's files are mapped, and what
+     * is small (sessions, tokenizer, constraints) uses malloc. */
+    void *(*allocate)(void *user, size_t bytes, size_t alignment);
+    void (*release)(void *user, void *memory, size_t bytes);
+    void *allocator_user; /* handed to allocate and release */
 } kimi_engine_options;
 
 typedef struct kimi_session_options {
@@ -135,6 +158,10 @@ typedef struct kimi_session_options {
     uint32_t draft_budget; /* drafted tokens per step, 0..63, or KIMI_AUTO (default); 0 is off */
     uint32_t draft_mode;   /* KIMI_DRAFT_TREE (default) or KIMI_DRAFT_CHAIN */
     uint32_t flags;        /* KIMI_IGNORE_STOP or 0 */
+    uint32_t
+        deadline_ms;   /* of a reply, from its append on; 0: none. Restored sessions start anew */
+    uint32_t logprobs; /* log probabilities in steps: 0 is off, n of 1..KIMI_MAX_LOGPROBS gives
+                          those of each token and of the n likeliest in its place */
 } kimi_session_options;
 
 /* What is added to a token's logit before sampling: -100..100; +-100 all but forces or forbids. */
@@ -143,7 +170,15 @@ typedef struct kimi_logit_bias {
     float bias;
 } kimi_logit_bias;
 
-/* What one step did. tokens and text belong to the session and are valid until its next call. */
+/* The logarithm of a token's probability by the model alone: log-softmax of its logits, before
+ * constraint, bias, temperature and the other options. It does not depend on drafting. */
+typedef struct kimi_logprob {
+    int32_t token;
+    float logprob;
+} kimi_logprob;
+
+/* What one step did. tokens, text, error and logprobs belong to the session and are valid until its
+ * next call. */
 typedef struct kimi_step {
     size_t struct_size;
     kimi_status status;     /* the result of this session's step */
@@ -158,6 +193,12 @@ typedef struct kimi_step {
     uint64_t prompt_total;
     uint32_t draft_nodes;    /* tokens drafted and verified in this step */
     uint32_t draft_accepted; /* of these, committed */
+    const char *error;       /* the text of a status that is not KIMI_OK, otherwise "" */
+    /* Of each token, 1 + n entries, where n is the option logprobs: its own, then the n likeliest,
+     * in falling order, the lower token first where equal. */
+    const kimi_logprob *logprobs;
+    size_t n_logprobs;      /* n_tokens * (1 + n); 0 where the option is off */
+    uint64_t prompt_reused; /* of prompt_total: were processed before, here or in other sessions */
 } kimi_step;
 
 /* Kinds of events: see kimi_session_next_event. */
@@ -196,8 +237,8 @@ typedef struct kimi_event {
 
 enum { KIMI_MAX_DRAFT_DEPTH = 63 };
 
-/* What a session's decode steps did since it was created. Times are in seconds; a pass that served
- * several sessions counts for each of them. */
+/* What a session's steps did since it was created. Times are in seconds; a pass that served several
+ * sessions counts for each of them. */
 typedef struct kimi_session_statistics {
     size_t struct_size;
     uint64_t steps;     /* decode steps */
@@ -208,6 +249,13 @@ typedef struct kimi_session_statistics {
     uint64_t offered_at[KIMI_MAX_DRAFT_DEPTH];
     uint64_t accepted_at[KIMI_MAX_DRAFT_DEPTH];
     double draft_seconds, tree_seconds, verify_seconds, accept_seconds, compact_seconds;
+    uint64_t replies;       /* begun */
+    uint64_t prompt_tokens; /* processed for them */
+    uint64_t prompt_reused; /* that did not have to be, because they were before */
+    uint64_t reply_tokens;  /* committed, the first of each reply and stop tokens included */
+    double prefill_seconds, decode_seconds; /* of the passes for prompts and for decode steps */
+    /* Of the last reply, from its append to the first and to the latest of its tokens. */
+    double first_token_seconds, reply_seconds;
 } kimi_session_statistics;
 
 /* The KV memory of an engine, and what it computed since it was created. A page holds 64 tokens in
@@ -231,6 +279,11 @@ typedef struct kimi_engine_statistics {
     uint64_t steps;       /* of sessions, served by the passes */
     uint64_t prompt_rows; /* tokens of prompts that they processed */
     uint64_t decode_rows; /* last tokens of replies, and drafted ones */
+    uint64_t committed;   /* tokens of replies */
+    uint64_t drafted;     /* tokens, verified by the passes */
+    uint64_t accepted;    /* of these, committed */
+    uint64_t ranks;
+    uint64_t memory_bytes; /* reserved for KV cache and buffers */
 } kimi_engine_statistics;
 
 /* What each device of a deployment needs. */
@@ -442,7 +495,8 @@ KIMI_API kimi_status kimi_session_append_chat(kimi_session *session, const char 
  * threads ask for at the same time, each on its own session of the engine, are computed together;
  * a session's tokens do not depend on that. Beside sessions that decode, a chunk is short or even
  * empty, so that their steps become longer by half on average and not more. The step that ends the
- * prompt commits exactly one token. Stop, length and cancel are KIMI_OK with a finish_reason; an
+ * prompt commits exactly one token. Stop, length, cancel and deadline are KIMI_OK with a
+ * finish_reason, the last two at the latest with the step that is being computed; an
  * error is returned, repeated in out->status, and ends the reply with KIMI_FINISH_ERROR. KIMI_BUSY
  * (no KV pages left) leaves the reply as it was: the step may be repeated. After the end, a step
  * repeats the finished state with no tokens until something is appended. */
@@ -451,7 +505,7 @@ KIMI_API kimi_status kimi_decode_step(kimi_session *session, kimi_step *out,
 
 /* One step for each of n sessions of one engine, computed together. out is an array of n elements
  * of out[0].struct_size bytes each; every element has its own status, and the function returns the
- * first that is not KIMI_OK. Duplicates and sessions of different engines are
+ * first that is not KIMI_OK, with its text. Duplicates and sessions of different engines are
  * KIMI_INVALID_ARGUMENT. */
 KIMI_API kimi_status kimi_decode_batch(kimi_session *const *sessions, size_t n, kimi_step *out,
                                        kimi_error *error) KIMI_NOEXCEPT;
@@ -486,6 +540,32 @@ KIMI_API kimi_status kimi_decode_batch(kimi_session *const *sessions, size_t n, 
  * *out. */
 KIMI_API kimi_status kimi_session_next_event(kimi_session *session, uint32_t flags, kimi_event *out,
                                              kimi_error *error) KIMI_NOEXCEPT;
+
+/* ---- Steps in the background ----
+ *
+ * For a program with an event loop: it submits a step, goes on, and collects the step when the
+ * session's descriptor becomes readable. A thread of the engine, started by the first submit and
+ * ended with the engine, computes the submitted steps of all sessions together with those that
+ * other threads wait for. */
+
+/* Asks for a step as of kimi_decode_step and returns at once. Until the step is collected, only
+ * kimi_session_poll, _wake_fd, _length, _cancel, _retain and _destroy may be called; the length is
+ * that before the step, and destroying the last hold waits for a step that is being computed.
+ * Errors: KIMI_INVALID_ARGUMENT, KIMI_OUT_OF_MEMORY. */
+KIMI_API kimi_status kimi_session_submit(kimi_session *session, kimi_error *error) KIMI_NOEXCEPT;
+
+/* Collects the submitted step: sets *ready to 1 and does what kimi_decode_step does at its end; or,
+ * where the step is not done yet, sets *ready to 0 and returns KIMI_OK. Never waits. Errors:
+ * KIMI_INVALID_ARGUMENT where no step is submitted; those of the step. */
+KIMI_API kimi_status kimi_session_poll(kimi_session *session, kimi_step *out, int32_t *ready,
+                                       kimi_error *error) KIMI_NOEXCEPT;
+
+/* A file descriptor for poll, select or epoll, which is readable while a step is done and not
+ * collected. It belongs to the session, which closes it: read nothing from it. Every call gives the
+ * same one. Errors: KIMI_IO where the process has no more descriptors. Any thread that has a
+ * hold. */
+KIMI_API kimi_status kimi_session_wake_fd(kimi_session *session, int32_t *fd,
+                                          kimi_error *error) KIMI_NOEXCEPT;
 
 /* ---- Sessions as values ---- */
 
@@ -559,7 +639,8 @@ KIMI_API kimi_status kimi_engine_defragment(kimi_engine *engine, kimi_error *err
 KIMI_API kimi_status kimi_session_stats(kimi_session *session, kimi_session_statistics *out,
                                         kimi_error *error) KIMI_NOEXCEPT;
 
-/* Ends the reply in progress at its next step with KIMI_FINISH_CANCELLED. Does nothing when no
+/* Ends the reply in progress, with KIMI_FINISH_CANCELLED, in the step that is being computed or, if
+ * none is, in the next one. Does nothing when no
  * reply is in progress; cleared by append. Any thread that has a hold, and any signal handler: one
  * atomic store. */
 KIMI_API void kimi_session_cancel(kimi_session *session) KIMI_NOEXCEPT;

@@ -3,17 +3,19 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engine/summary.h"
 #include "engine/trace.h"
 
 namespace kimi {
 
-Engine::Engine(const std::string &deployment_path, const Progress &progress)
-    : deployment_(read_deployment(deployment_path)),
-      runner_(deployment_, progress),
+Engine::Engine(const std::string &deployment_path, const Progress &progress, const Host &host)
+    : host_(host),
+      deployment_(read_deployment(deployment_path)),
+      runner_(deployment_, progress, host_),
       tokenizer_(std::make_shared<const Tokenizer>(deployment_.checkpoint)),
       constraints_(*tokenizer_),
-      kv_(runner_.memory(), runner_.limits()),
-      scheduler_(runner_, kv_, deployment_.prefill_chunk, deployment_.max_nodes),
+      kv_(runner_.memory(), runner_.limits(), host_.heap),
+      scheduler_(runner_, kv_, deployment_.prefill_chunk, deployment_.max_nodes, host_.log),
       queue_([this](std::vector<Session *> &waiting, bool concurrent) {
           const std::lock_guard lock(mutex_);
           scheduler_.pass(waiting, concurrent);
@@ -21,6 +23,7 @@ Engine::Engine(const std::string &deployment_path, const Progress &progress)
     if (static_cast<std::uint32_t>(tokenizer_->vocab_size()) > vocab())
         fail(KIMI_CORRUPT, deployment_.checkpoint, "/tiktoken.model: has ",
              tokenizer_->vocab_size(), " tokens, config.json says vocab_size ", vocab());
+    log_summary(host_.log, deployment_, runner_, memory_bytes());
 }
 
 bool Engine::is_stop(std::int32_t token) const {

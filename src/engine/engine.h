@@ -22,7 +22,7 @@ namespace kimi {
 class Engine {
   public:
     // Throws any status; the text names the file, tensor or field.
-    Engine(const std::string &deployment_path, const Progress &progress);
+    Engine(const std::string &deployment_path, const Progress &progress, const Host &host = {});
 
     const std::shared_ptr<const Tokenizer> &tokenizer() const { return tokenizer_; }
     const Runner &runner() const { return runner_; }
@@ -37,10 +37,14 @@ class Engine {
     // One step of each session, computed together with what other threads ask for; the results are
     // in the sessions. Any thread.
     void step(std::span<Session *const> sessions) { queue_.step(sessions); }
+    // For steps in the background.
+    StepQueue &queue() { return queue_; }
     // Waits for a running pass. Any thread.
     SchedulerStats stats();
     // The last steps as a trace (engine/trace.h). Waits for a running pass. Any thread.
     std::string trace();
+    // Reserved for KV and buffers.
+    std::uint64_t memory_bytes() const { return host_.heap.bytes(); }
 
     // The KV memory, for as long as the returned object lives. Any thread.
     class LockedKv {
@@ -55,6 +59,7 @@ class Engine {
     LockedKv kv() { return {mutex_, kv_}; }
 
   private:
+    Host host_;
     Deployment deployment_;
     Runner runner_;
     std::shared_ptr<const Tokenizer> tokenizer_;

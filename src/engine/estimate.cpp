@@ -1,10 +1,7 @@
 #include "engine/estimate.h"
 
-#include <unistd.h>
-
-#include <algorithm>
-
 #include "backend/cpu/cpu_device.h"
+#include "base/host_memory.h"
 #include "engine/runner.h"
 #include "kv/page_pool.h"
 #include "model/dims.h"
@@ -14,11 +11,6 @@ namespace {
 
 // Blocks that a layer's attention is split into at most, where that depends on the device.
 constexpr std::uint32_t kGpuMultiprocessors = 188;
-
-std::uint64_t host_memory() {
-    return static_cast<std::uint64_t>(std::max(0L, sysconf(_SC_PHYS_PAGES))) *
-           static_cast<std::uint64_t>(std::max(0L, sysconf(_SC_PAGESIZE)));
-}
 
 }  // namespace
 
@@ -31,7 +23,7 @@ Estimate estimate(const Deployment &deployment, std::uint64_t memory_bytes) {
     machine.devices = placement.ranks;
     machine.multiprocessors = cpu ? 1 : kGpuMultiprocessors;
     machine.memory_bytes =
-        cpu && memory_bytes == 0 ? host_memory() / placement.ranks : memory_bytes;
+        cpu && memory_bytes == 0 ? physical_memory() / placement.ranks : memory_bytes;
     const std::uint64_t split_bytes =
         cpu ? cpu_split_bytes(dims.target.n_heads, dims.target.kv_rank, context,
                               threads_per_rank(deployment))

@@ -16,8 +16,9 @@ constexpr std::size_t kLists = 16;
 
 }  // namespace
 
-PassArguments::PassArguments(std::uint32_t max_rows, std::uint64_t max_pages)
-    : memory_(max_rows * (kRowBytes + max_pages * sizeof(std::uint32_t) + kAlignment) +
+PassArguments::PassArguments(std::uint32_t max_rows, std::uint64_t max_pages, const HostHeap &heap)
+    : memory_(heap,
+              max_rows * (kRowBytes + max_pages * sizeof(std::uint32_t) + kAlignment) +
                   kLists * kAlignment,
               "the ranks' arguments") {}
 

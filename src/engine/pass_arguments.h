@@ -15,7 +15,7 @@ class PassArguments {
   public:
     PassArguments() = default;
     // For passes of max_rows rows, over sequences of at most max_pages pages.
-    PassArguments(std::uint32_t max_rows, std::uint64_t max_pages);
+    PassArguments(std::uint32_t max_rows, std::uint64_t max_pages, const HostHeap &heap);
 
     // Copies what they refer to. The copies of an earlier call are gone.
     void set(const StepPlan &plan);

@@ -42,8 +42,9 @@ struct RankTeam::State {
     }
 };
 
-RankTeam::RankTeam(std::shared_ptr<Communicator> ranks, std::shared_ptr<const void> model)
-    : state_(std::make_shared<State>()) {
+RankTeam::RankTeam(std::shared_ptr<Communicator> ranks, std::shared_ptr<const void> model,
+                   const Log &log)
+    : state_(std::make_shared<State>()), log_(log) {
     const std::uint32_t n = ranks->n_ranks();
     state_->meeting = std::move(ranks);
     state_->model = std::move(model);
@@ -135,6 +136,7 @@ std::uint32_t RankTeam::stop() {
         } else {
             threads_[rank].detach();
             ++n_stuck;
+            log_.warning("rank ", rank, " is stuck: it is left behind with its memory");
         }
     }
     threads_.clear();

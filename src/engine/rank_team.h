@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backend/communicator.h"
+#include "base/log.h"
 
 namespace kimi {
 
@@ -23,8 +24,9 @@ class RankTeam {
         std::chrono::duration<double> end{5};      // for threads that were told to end
     };
 
-    // Jobs work on `model` and meet in `ranks`.
-    RankTeam(std::shared_ptr<Communicator> ranks, std::shared_ptr<const void> model);
+    // Jobs work on `model` and meet in `ranks`; a rank that is left behind is logged.
+    RankTeam(std::shared_ptr<Communicator> ranks, std::shared_ptr<const void> model,
+             const Log &log = {});
     ~RankTeam() { stop(); }
 
     // Before a job; tests are less patient.
@@ -46,6 +48,7 @@ class RankTeam {
     std::shared_ptr<State> state_;
     std::vector<std::thread> threads_;
     Patience patience_;
+    Log log_;
 };
 
 }  // namespace kimi

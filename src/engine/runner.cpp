@@ -60,7 +60,7 @@ unsigned threads_per_rank(const Deployment &deployment) {
     return std::max(1U, threads / deployment.ranks);
 }
 
-Runner::Runner(const Deployment &deployment, const Progress &progress)
+Runner::Runner(const Deployment &deployment, const Progress &progress, const Host &host)
     : model_(std::make_shared<Model>()) {
     Model &m = *model_;
     m.config = read_model_config(deployment.checkpoint + "/config.json");
@@ -71,7 +71,7 @@ Runner::Runner(const Deployment &deployment, const Progress &progress)
     m.limits.context = context_limit_of(deployment, m.config.max_position);
     if (!deployment.drafter.empty()) load_drafter(deployment);
     const ModelPlacement placement = place(deployment, m);
-    make_devices(deployment);
+    make_devices(deployment, host);
     m.limits.rows =
         std::min(std::max(deployment.prefill_chunk, kMinRows), m.ranks[0].device->max_rows());
     shard_weights(deployment, placement, on_cpu ? Progress() : progress);
@@ -82,17 +82,17 @@ Runner::Runner(const Deployment &deployment, const Progress &progress)
     if (n_ranks() == 1) {
         m.ranks[0].device->connect();
     } else {
-        make_team();
+        make_team(host);
         team_->run([&m](std::uint32_t rank) { m.ranks[rank].device->connect(); });
     }
     warm_up(*this);
 }
 
-void Runner::make_team() {
+void Runner::make_team(const Host &host) {
     Model &m = *model_;
-    m.arguments = PassArguments(max_rows(), pages_for(context_limit() + kMaxTreeNodes));
+    m.arguments = PassArguments(max_rows(), pages_for(context_limit() + kMaxTreeNodes), host.heap);
     logits_.resize(m.config.vocab);
-    team_ = std::make_unique<RankTeam>(m.communicator, model_);
+    team_ = std::make_unique<RankTeam>(m.communicator, model_, host.log);
 }
 
 void Runner::load_drafter(const Deployment &deployment) {
@@ -102,20 +102,21 @@ void Runner::load_drafter(const Deployment &deployment) {
     m.drafter_weights = load_drafter_weights(m.drafter_checkpoint, *m.drafter_config);
 }
 
-void Runner::make_devices(const Deployment &deployment) {
+void Runner::make_devices(const Deployment &deployment, const Host &host) {
     Model &m = *model_;
     m.communicator = std::make_shared<Communicator>(deployment.ranks);
     m.ranks.resize(deployment.ranks);
     if (deployment.backend == Deployment::Backend::cuda) {
         auto devices = open_cuda_backend(deployment.cuda_library)
-                           .make_devices(deployment.ranks, m.communicator, {});
+                           .make_devices(deployment.ranks, m.communicator,
+                                         [&](const std::string &line) { host.log.info(line); });
         for (std::uint32_t i = 0; i < deployment.ranks; ++i)
             m.ranks[i].device = std::move(devices[i]);
         return;
     }
     for (std::uint32_t i = 0; i < deployment.ranks; ++i)
-        m.ranks[i].device =
-            make_cpu_device(best_cpu_isa(), threads_per_rank(deployment), m.communicator, i);
+        m.ranks[i].device = make_cpu_device(best_cpu_isa(), threads_per_rank(deployment),
+                                            m.communicator, i, host.heap);
 }
 
 void Runner::shard_weights(const Deployment &deployment, const ModelPlacement &placement,
@@ -161,6 +162,13 @@ void Runner::make_ranks(const Deployment &deployment, const ModelPlacement &plac
         rank.device->reserve(limits);
         if (index == 0) m.limits = limits;
     }
+}
+
+std::uint64_t Runner::weight_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const Checkpoint *checkpoint : {&model_->checkpoint, &model_->drafter_checkpoint})
+        checkpoint->each([&](const Tensor &tensor) { bytes += tensor.bytes; });
+    return bytes;
 }
 
 Digest Runner::drafter_digest() const {

@@ -13,6 +13,7 @@
 #include "backend/device.h"
 #include "backend/ranked_kv.h"
 #include "deploy/deployment.h"
+#include "engine/host.h"
 #include "engine/pass_arguments.h"
 #include "engine/rank_team.h"
 #include "model/checkpoint.h"
@@ -58,10 +59,11 @@ class Runner {
   public:
     // Opens the checkpoints and reserves all memory. Throws any status; the text names the file,
     // tensor or field.
-    Runner(const Deployment &deployment, const Progress &progress);
+    Runner(const Deployment &deployment, const Progress &progress, const Host &host = {});
 
     const ModelConfig &config() const { return model_->config; }
     const TargetWeights &weights() const { return model_->weights; }  // of all ranks
+    std::uint64_t weight_bytes() const;                               // of both checkpoints
     // Of the checkpoints; the drafter's is zero where there is none.
     Digest target_digest() const { return checkpoint_digest(model_->checkpoint); }
     Digest drafter_digest() const;
@@ -100,11 +102,11 @@ class Runner {
     template <typename Arguments>
     void set(const Arguments &arguments);
     void load_drafter(const Deployment &deployment);
-    void make_devices(const Deployment &deployment);
+    void make_devices(const Deployment &deployment, const Host &host);
     void shard_weights(const Deployment &deployment, const ModelPlacement &placement,
                        const Progress &progress);
     void make_ranks(const Deployment &deployment, const ModelPlacement &placement);
-    void make_team();
+    void make_team(const Host &host);
 
     std::shared_ptr<Model> model_;
     std::unique_ptr<KvMemory> memory_;

@@ -19,11 +19,12 @@ bool decodes(const Session &session) {
 }  // namespace
 
 Scheduler::Scheduler(Runner &runner, KvSpace &kv, std::uint32_t prefill_chunk,
-                     std::uint32_t max_nodes)
+                     std::uint32_t max_nodes, const Log &log)
     : runner_(runner),
       kv_(kv),
       prefill_chunk_(prefill_chunk),
       max_nodes_(max_nodes),
+      log_(log),
       plan_(runner.max_rows()),
       chooser_(runner.config().vocab) {
     const std::uint32_t rows = runner.max_rows();
@@ -46,6 +47,7 @@ void Scheduler::pass(std::vector<Session *> &waiting, bool concurrent) {
     } catch (...) {
         broken_ = true;
         const Error error = current_error();
+        log_.error("the engine failed and does no further work: ", error.text);
         for (const Work &work : work_) work.session->fail(error.status, error.text);
     }
 }
@@ -83,8 +85,9 @@ std::uint32_t Scheduler::admit(Session &session, std::uint32_t room) {
     try {
         if (broken_) fail(KIMI_DEVICE_LOST, "the engine failed earlier and does no further work");
         if (session.result().phase == KIMI_PHASE_PREFILL) {
+            const std::uint32_t own = session.kv().n_tokens;
             kv_.reuse(session.kv(), session.tokens());
-            session.update_progress();
+            session.reused(session.kv().n_tokens - own);
         }
         const auto rows = static_cast<std::uint32_t>(
             std::min<std::size_t>({session.pending().size(), prefill_chunk_, room}));
@@ -109,6 +112,7 @@ void Scheduler::observe(double seconds, bool concurrent) {
     stats_.steps += work_.size();
     stats_.prompt_rows += prompt_rows;
     stats_.decode_rows += decode_rows;
+    for (const Work &work : work_) count(work, seconds);
     if (n_decoding_ > 0)
         prompt_budget_.observe(n_decoding_, prompt_rows, seconds);
     else if (awaited_passes_ > 0 && concurrent)
@@ -123,6 +127,16 @@ void Scheduler::observe(double seconds, bool concurrent) {
     } else if (awaited_passes_ > 0) {
         --awaited_passes_;
     }
+}
+
+void Scheduler::count(const Work &work, double seconds) {
+    SessionStats &session = work.session->stats();
+    (work.decode ? session.decode : session.prefill) += seconds;
+    if (!work.decode) session.prompt_tokens += work.n_rows;
+    const StepResult &result = work.session->result();
+    stats_.committed += work.session->committed().size();
+    stats_.drafted += result.draft_nodes;
+    stats_.accepted += result.draft_accepted;
 }
 
 void Scheduler::run() {
@@ -146,6 +160,7 @@ void Scheduler::run() {
             const Error error = current_error();
             work.session->fail(error.status, error.text);
         }
+        work.session->end_step();
     }
     extend_contexts();
     keep_and_defragment(seconds);
@@ -252,10 +267,15 @@ void Scheduler::finish_prompt(Work &work) {
 }
 
 bool Scheduler::commit_next(Session &session, std::uint32_t logits) {
-    const auto token = chooser_.choose(runner_.logits(logits), session);
-    if (token) return session.commit(*token);
-    session.dead_end();
-    return false;
+    const std::span<const float> row = runner_.logits(logits);
+    const auto token = chooser_.choose(row, session);
+    if (!token) {
+        session.dead_end();
+        return false;
+    }
+    if (const std::uint32_t n = session.options().logprobs; n > 0)
+        add_logprobs(row, *token, n, session.logprobs_to_add());
+    return session.commit(*token);
 }
 
 void Scheduler::accept(Work &work) {

@@ -22,11 +22,13 @@ struct SchedulerStats {
     std::uint64_t steps = 0;        // of sessions, served by them
     std::uint64_t prompt_rows = 0;  // of the passes; the others are roots and tree nodes
     std::uint64_t decode_rows = 0;
+    std::uint64_t committed = 0, drafted = 0, accepted = 0;  // tokens
 };
 
 class Scheduler {
   public:
-    Scheduler(Runner &runner, KvSpace &kv, std::uint32_t prefill_chunk, std::uint32_t max_nodes);
+    Scheduler(Runner &runner, KvSpace &kv, std::uint32_t prefill_chunk, std::uint32_t max_nodes,
+              const Log &log);
 
     // One pass: a step for as many of the sessions as it holds, in order, but those that decode
     // before prompts. They are taken off the list; the results are in the sessions. concurrent:
@@ -53,6 +55,7 @@ class Scheduler {
     std::uint32_t admit(Session &session, std::uint32_t room);
     void run();
     void observe(double seconds, bool concurrent);
+    void count(const Work &work, double seconds);
 
     void draft();
     bool can_draft(const Work &work) const;
@@ -72,6 +75,7 @@ class Scheduler {
     Runner &runner_;
     KvSpace &kv_;
     std::uint32_t prefill_chunk_, max_nodes_;
+    Log log_;
     PlanBuilder plan_;
     TokenChooser chooser_;
     ConstraintFilter filter_;

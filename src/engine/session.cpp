@@ -17,6 +17,7 @@ Session::Session(std::shared_ptr<Engine> engine, const SessionOptions &options)
 
 Session::Session(std::shared_ptr<Engine> engine, SessionState state)
     : Session(std::move(engine), state.options) {
+    next_options_ = state.next_options;
     check_tokens(state.tokens);
     if (state.tokens.size() > engine_->context_limit())
         kimi::fail(KIMI_TOO_LONG, "the session has ", state.tokens.size(),
@@ -25,7 +26,8 @@ Session::Session(std::shared_ptr<Engine> engine, SessionState state)
         kimi::fail(KIMI_CORRUPT, "the session's state contradicts itself");
     tokens_.assign(state.tokens.begin(), state.tokens.end());
     reply_begin_ = state.reply_begin;
-    rules_ = next_rules_ = std::move(state.rules);
+    rules_ = std::move(state.rules);
+    next_rules_ = std::move(state.next_rules);
     reset_reply();
     result_.phase = state.phase;
     result_.finish_reason = state.finish_reason;
@@ -49,22 +51,15 @@ Session::~Session() {
 }
 
 SessionState Session::state() const {
-    const bool idle = result_.phase == KIMI_PHASE_FINISHED;
-    return {idle ? next_options_ : options_,
-            idle ? next_rules_ : rules_,
-            tokens_,
-            reply_begin_,
-            result_.phase,
-            result_.finish_reason,
-            failure_,
-            events_taken_};
+    return {options_,      next_options_,         rules_,   next_rules_,  tokens_, reply_begin_,
+            result_.phase, result_.finish_reason, failure_, events_taken_};
 }
 
 std::unique_ptr<Session> Session::fork() const {
     auto copy = std::make_unique<Session>(engine_, state());
-    copy->next_options_ = next_options_;
-    copy->next_rules_ = next_rules_;
+    copy->reply_start_ = reply_start_;
     engine_->kv()->fork(kv_, copy->kv_);
+    copy->result_.prompt_reused = result_.prompt_reused;
     copy->update_progress();
     return copy;
 }
@@ -131,12 +126,17 @@ void Session::start_reply() {
     result_.phase = KIMI_PHASE_PREFILL;
     result_.prompt_total = reply_begin_;
     update_progress();
+    reused(kv_.n_tokens);
+    logprobs_.reserve(options_.logprobs > 0 ? (kMaxTreeNodes + 1) * (options_.logprobs + 1) : 0);
+    ++stats_.replies;
+    reply_start_ = Clock::now();
     cancelled_.store(false, std::memory_order_relaxed);
 }
 
 void Session::reset_reply() {
     n_committed_ = 0;
     text_.clear();
+    logprobs_.clear();
     utf8_ = Utf8Stream();
     stop_strings_ = StopStrings(rules_.stop_strings);
     result_ = {};
@@ -151,19 +151,40 @@ void Session::reset_reply() {
 bool Session::begin_step() {
     n_committed_ = 0;
     text_.clear();
+    logprobs_.clear();
     result_.status = KIMI_OK;
     result_.error.clear();
     result_.draft_nodes = result_.draft_accepted = 0;
-    if (result_.phase == KIMI_PHASE_FINISHED) return false;
-    if (cancelled_.load(std::memory_order_relaxed)) {
-        finish(KIMI_FINISH_CANCELLED);
-        return false;
+    return result_.phase != KIMI_PHASE_FINISHED && !interrupted();
+}
+
+void Session::end_step() {
+    if (n_committed_ > 0) {
+        const bool first = tokens_.size() == reply_begin_ + n_committed_;
+        stats_.reply = std::chrono::duration<double>(Clock::now() - reply_start_).count();
+        if (first) stats_.first_token = stats_.reply;
+        stats_.reply_tokens += n_committed_;
     }
-    return true;
+    if (result_.phase != KIMI_PHASE_FINISHED) interrupted();
+}
+
+bool Session::interrupted() {
+    const std::chrono::milliseconds deadline(options_.deadline_ms);
+    if (cancelled_.load(std::memory_order_relaxed))
+        finish(KIMI_FINISH_CANCELLED);
+    else if (options_.deadline_ms > 0 && Clock::now() - reply_start_ >= deadline)
+        finish(KIMI_FINISH_DEADLINE);
+    return result_.phase == KIMI_PHASE_FINISHED;
 }
 
 void Session::update_progress() {
     result_.prompt_done = std::min<std::uint64_t>(kv_.n_tokens, result_.prompt_total);
+}
+
+void Session::reused(std::uint64_t n_tokens) {
+    result_.prompt_reused += n_tokens;
+    stats_.prompt_reused += n_tokens;
+    update_progress();
 }
 
 std::uint64_t Session::tokens_left() const {

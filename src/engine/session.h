@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -30,6 +31,8 @@ struct SessionOptions {
     std::uint32_t draft_budget = KIMI_AUTO;
     bool draft_chain = false;
     bool ignore_stop = false;
+    std::uint32_t deadline_ms = 0;  // from the append on; 0: none
+    std::uint32_t logprobs = 0;     // of the likeliest tokens, with each token; 0: off
 };
 
 // What a step did.
@@ -38,14 +41,14 @@ struct StepResult {
     std::string error;  // of a status that is not KIMI_OK
     std::uint32_t phase = KIMI_PHASE_FINISHED;
     std::uint32_t finish_reason = KIMI_FINISH_NONE;
-    std::uint64_t prompt_done = 0, prompt_total = 0;
+    std::uint64_t prompt_done = 0, prompt_total = 0, prompt_reused = 0;
     std::uint32_t draft_nodes = 0, draft_accepted = 0;
 };
 
 // Everything of a session but its KV.
 struct SessionState {
-    SessionOptions options;
-    ReplyRules rules;
+    SessionOptions options, next_options;
+    ReplyRules rules, next_rules;
     std::vector<std::int32_t> tokens;
     std::uint64_t reply_begin = 0;  // tokens before the reply: its prompt
     std::uint32_t phase = KIMI_PHASE_FINISHED, finish_reason = KIMI_FINISH_NONE;
@@ -87,6 +90,8 @@ class Session {
         return std::span(tokens_).subspan(tokens_.size() - n_committed_);
     }
     const std::string &text() const { return text_; }
+    // Of every committed token, options().logprobs + 1 of them.
+    std::span<const kimi_logprob> logprobs() const { return logprobs_; }
     const StepResult &result() const { return result_; }
     const SessionStats &stats() const { return stats_; }
     SessionState state() const;
@@ -105,6 +110,8 @@ class Session {
 
     // Starts a step; false where there is nothing to compute.
     bool begin_step();
+    // Ends a step that a pass computed.
+    void end_step();
     const SessionOptions &options() const { return options_; }
     std::span<const std::int32_t> tokens() const { return tokens_; }
     const ReplyRules &rules() const { return rules_; }
@@ -118,8 +125,11 @@ class Session {
     BudgetPolicy &budget_policy() { return budget_policy_; }
     SessionStats &stats() { return stats_; }
 
-    // The KV grew or was found.
+    // The KV grew by tokens that were computed, or by such that others had computed.
     void update_progress();
+    void reused(std::uint64_t n_tokens);
+    // Where the log probabilities of the next token go, if they are wanted.
+    std::vector<kimi_logprob> &logprobs_to_add() { return logprobs_; }
     // False when this token ended the reply.
     bool commit(std::int32_t token);
     // The constraint allows no token more.
@@ -130,8 +140,12 @@ class Session {
     void fail(kimi_status status, std::string text);
 
   private:
+    using Clock = std::chrono::steady_clock;
+
     void start_reply();
     void reset_reply();
+    // True where the reply was cancelled, or its time is over: it ends then.
+    bool interrupted();
     // Takes a token into the reply's text and constraint. True where a stop string ended.
     bool take(std::int32_t token, bool with_text);
     // The token is no stop token that ends the reply.
@@ -151,12 +165,14 @@ class Session {
     StopStrings stop_strings_;
     std::string characters_;  // of one token
     std::string text_;
+    std::vector<kimi_logprob> logprobs_;
     StepResult result_;
     Error failure_{};
     std::optional<ReplyEvents> events_;  // made when they are asked for
     std::uint64_t events_taken_ = 0;
     BudgetPolicy budget_policy_;
     SessionStats stats_;
+    Clock::time_point reply_start_ = Clock::now();
     std::atomic<bool> cancelled_{false};
 };
 

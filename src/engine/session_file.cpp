@@ -13,7 +13,7 @@ namespace kimi {
 namespace {
 
 constexpr char kMagic[8] = {'K', 'I', 'M', 'I', 'S', 'E', 'S', 'S'};
-constexpr std::uint32_t kVersion = 3;
+constexpr std::uint32_t kVersion = 4;
 
 // What the KV depends on beside the tokens.
 struct Origin {
@@ -26,22 +26,26 @@ struct Origin {
     bool operator==(const Origin &) const = default;
 };
 
+struct SavedOptions {
+    std::uint64_t seed;
+    float temperature, top_p, min_p;
+    std::uint32_t top_k, max_tokens, draft_budget, draft_chain, ignore_stop, deadline_ms, logprobs;
+};
+
 struct Header {
     char magic[8];
     std::uint32_t version, header_bytes;
     Origin origin;
-    std::uint64_t rules_bytes, n_tokens, n_cached, reply_begin;
+    SavedOptions options, next_options;
+    std::uint64_t rules_bytes, next_rules_bytes, n_tokens, n_cached, reply_begin;
     std::uint32_t drafts, full_begin, ring_begin;
     std::uint32_t phase, finish_reason;
-    float temperature, top_p, min_p;
-    std::uint64_t seed;
-    std::uint32_t top_k, max_tokens, draft_budget, draft_chain, ignore_stop;
     kimi_status failure;
     std::uint64_t events_taken;
     std::uint64_t checksum;  // of the bytes before it
 };
 static_assert(std::has_unique_object_representations_v<Digest>);
-static_assert(sizeof(Header) == 192 && std::is_trivially_copyable_v<Header>);
+static_assert(sizeof(Header) == 256 && std::is_trivially_copyable_v<Header>);
 
 Origin origin_of(Engine &engine) {
     const Runner &runner = engine.runner();
@@ -63,15 +67,33 @@ void put(const StateSink &sink, const void *data, std::size_t bytes) {
     sink(&sum, sizeof sum);
 }
 
-Header make_header(Session &session, const SessionState &state, std::size_t rules_bytes,
-                   const Origin &origin) {
+SavedOptions save_options(const SessionOptions &o) {
+    return {o.sampling.seed,  o.sampling.temperature, o.sampling.top_p, o.sampling.min_p,
+            o.sampling.top_k, o.max_tokens,           o.draft_budget,   o.draft_chain,
+            o.ignore_stop,    o.deadline_ms,          o.logprobs};
+}
+
+SessionOptions read_options(const SavedOptions &o) {
+    if (o.logprobs > KIMI_MAX_LOGPROBS)
+        fail(KIMI_CORRUPT, "the saved session's options contradict themselves");
+    return {{o.seed, o.temperature, o.top_p, o.min_p, o.top_k},
+            o.max_tokens,
+            o.draft_budget,
+            o.draft_chain != 0,
+            o.ignore_stop != 0,
+            o.deadline_ms,
+            o.logprobs};
+}
+
+Header make_header(Session &session, const SessionState &state, const Origin &origin) {
     const KvSequence &kv = session.kv();
     Header h{};
     std::memcpy(h.magic, kMagic, sizeof h.magic);
     h.version = kVersion;
     h.header_bytes = sizeof h;
     h.origin = origin;
-    h.rules_bytes = rules_bytes;
+    h.options = save_options(state.options);
+    h.next_options = save_options(state.next_options);
     h.n_tokens = state.tokens.size();
     h.n_cached = kv.n_tokens;
     h.reply_begin = state.reply_begin;
@@ -80,16 +102,8 @@ Header make_header(Session &session, const SessionState &state, std::size_t rule
     h.ring_begin = kv.ring_begin;
     h.phase = state.phase;
     h.finish_reason = state.finish_reason;
-    const SamplingOptions &s = state.options.sampling;
-    h.temperature = s.temperature, h.top_p = s.top_p, h.min_p = s.min_p;
-    h.seed = s.seed, h.top_k = s.top_k;
-    h.max_tokens = state.options.max_tokens;
-    h.draft_budget = state.options.draft_budget;
-    h.draft_chain = state.options.draft_chain;
-    h.ignore_stop = state.options.ignore_stop;
     h.failure = state.failure.status;
     h.events_taken = state.events_taken;
-    h.checksum = checksum(&h, offsetof(Header, checksum));
     return h;
 }
 
@@ -140,13 +154,14 @@ Header read_header(Reader &reader) {
 
 SessionState read_state(const Header &h, Reader &reader, Engine &engine) {
     SessionState state;
-    const auto rules = reader.checked(h.rules_bytes, "rules");
-    state.rules = read_rules(engine, {reinterpret_cast<const char *>(rules.data()), rules.size()});
-    state.options.sampling = {h.seed, h.temperature, h.top_p, h.min_p, h.top_k};
-    state.options.max_tokens = h.max_tokens;
-    state.options.draft_budget = h.draft_budget;
-    state.options.draft_chain = h.draft_chain != 0;
-    state.options.ignore_stop = h.ignore_stop != 0;
+    const auto rules = [&](std::uint64_t bytes) {
+        const auto part = reader.checked(bytes, "rules");
+        return read_rules(engine, {reinterpret_cast<const char *>(part.data()), part.size()});
+    };
+    state.rules = rules(h.rules_bytes);
+    state.next_rules = rules(h.next_rules_bytes);
+    state.options = read_options(h.options);
+    state.next_options = read_options(h.next_options);
     state.reply_begin = h.reply_begin;
     state.phase = h.phase;
     state.finish_reason = h.finish_reason;
@@ -197,10 +212,14 @@ void check_origin(const Origin &origin, const Origin &mine) {
 void save_session(Session &session, const StateSink &sink) {
     Engine &engine = session.engine();
     const SessionState state = session.state();
-    const std::string rules = dump_rules(state.rules);
-    const Header header = make_header(session, state, rules.size(), origin_of(engine));
+    const std::string rules = dump_rules(state.rules), next_rules = dump_rules(state.next_rules);
+    Header header = make_header(session, state, origin_of(engine));
+    header.rules_bytes = rules.size();
+    header.next_rules_bytes = next_rules.size();
+    header.checksum = checksum(&header, offsetof(Header, checksum));
     sink(&header, sizeof header);
     put(sink, rules.data(), rules.size());
+    put(sink, next_rules.data(), next_rules.size());
     put(sink, session.tokens().data(), session.tokens().size_bytes());
     const KvSequence &kv = session.kv();
     KvMemory &memory = engine.runner().memory();

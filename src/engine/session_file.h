@@ -1,7 +1,8 @@
 // A session as bytes: its tokens, reply and KV, to be continued later, by another process too.
 //
 // Layout, little-endian: a header with magic, version, the digests of what made the KV, options,
-// sizes and its checksum; the reply's rules and their checksum; the tokens and theirs; every page
+// sizes and its checksum; the rules of the reply and of the next one, with a checksum each; the
+// tokens and theirs; every page
 // and its checksum; the ring and its checksum. There is nothing between or behind these parts, so
 // that every byte is covered by a checksum.
 #pragma once

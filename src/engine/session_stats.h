@@ -1,4 +1,4 @@
-// Counts and times of a session's decode steps.
+// Counts and times of a session's steps.
 #pragma once
 
 #include <array>
@@ -17,6 +17,10 @@ struct SessionStats {
     std::array<std::uint64_t, kMaxTreeNodes> offered{}, accepted_at{};
     // Seconds; a pass that serves several sessions counts for each.
     double draft = 0, tree = 0, verify = 0, accept = 0, compact = 0;
+
+    std::uint64_t replies = 0, prompt_tokens = 0, prompt_reused = 0, reply_tokens = 0;
+    double prefill = 0, decode = 0;     // of whole passes
+    double first_token = 0, reply = 0;  // of the last reply, since its append
 };
 
 // Adds the seconds of its scope to a sum.

@@ -1,5 +1,7 @@
 #include "engine/step_queue.h"
 
+#include <sys/eventfd.h>
+
 #include <algorithm>
 
 #include "engine/session.h"
@@ -19,8 +21,18 @@ StepQueue::StepQueue(Pass pass) : pass_(std::move(pass)) {
     joined_.reserve(kMaxJoined);
 }
 
+StepQueue::~StepQueue() {
+    if (!worker_.joinable()) return;
+    {
+        const std::lock_guard lock(mutex_);
+        stop_ = true;
+        background_.notify_one();
+    }
+    worker_.join();
+}
+
 void StepQueue::step(std::span<Session *const> sessions) {
-    Caller caller{sessions};
+    Caller caller{sessions, {std::this_thread::get_id()}};
     std::unique_lock lock(mutex_);
     callers_.push_back(&caller);
     arrival_.notify_one();
@@ -30,7 +42,27 @@ void StepQueue::step(std::span<Session *const> sessions) {
         else
             lead(lock);
     }
-    if (!leading_ && !callers_.empty()) callers_.front()->wake.notify_one();
+    hand_on();
+}
+
+// The thread of the steps in the background.
+void StepQueue::work() {
+    const auto wanted = [this] {
+        return stop_ || (!leading_ && std::any_of(callers_.begin(), callers_.end(),
+                                                  [](auto *c) { return c->in_background(); }));
+    };
+    for (std::unique_lock lock(mutex_);; hand_on()) {
+        background_.wait(lock, wanted);
+        if (stop_) return;
+        lead(lock);
+    }
+}
+
+// Where nobody leads, the first who waits is the next to do so.
+void StepQueue::hand_on() {
+    if (leading_ || callers_.empty()) return;
+    Caller &next = *callers_.front();
+    (next.in_background() ? background_ : next.wake).notify_one();
 }
 
 // One pass.
@@ -38,7 +70,7 @@ void StepQueue::lead(std::unique_lock<std::mutex> &lock) {
     leading_ = true;
     await_callers(lock);
     join_callers();
-    const bool concurrent = callers_.size() > 1 || callers_.front()->thread != decoding_thread_;
+    const bool concurrent = callers_.size() > 1 || callers_.front()->origin != decoding_origin_;
     lock.unlock();
     const auto start = std::chrono::steady_clock::now();
     pass_(joined_, concurrent);
@@ -50,7 +82,7 @@ void StepQueue::lead(std::unique_lock<std::mutex> &lock) {
 }
 
 void StepQueue::await_callers(std::unique_lock<std::mutex> &lock) {
-    if (decoding_ && callers_.front()->thread != decoding_thread_)
+    if (decoding_ && callers_.front()->origin != decoding_origin_)
         arrival_.wait_until(lock, end_ + duration_ / kPatienceOfPrompts,
                             [&] { return anyone_decodes(); });
     arrival_.wait_until(lock, end_ + duration_ / kPatience,
@@ -79,8 +111,9 @@ void StepQueue::release_callers() {
         for (const Session *session : caller->sessions)
             if (session->result().phase != KIMI_PHASE_FINISHED) next = session->result().phase;
         n_returning_ += next != KIMI_PHASE_FINISHED;
-        if (next == KIMI_PHASE_DECODE) decoding_ = true, decoding_thread_ = caller->thread;
+        if (next == KIMI_PHASE_DECODE) decoding_ = true, decoding_origin_ = caller->origin;
         caller->done = true;
+        if (caller->event >= 0) eventfd_write(caller->event, 1);
         caller->wake.notify_one();
         return true;
     });

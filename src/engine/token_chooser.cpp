@@ -1,6 +1,9 @@
 #include "engine/token_chooser.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "backend/cpu/top_k.h"
 
 namespace kimi {
 
@@ -24,6 +27,18 @@ std::optional<std::int32_t> TokenChooser::choose(std::span<const float> logits,
         logits = biased_;
     }
     return sampler_.sample(logits, session.options().sampling, session.n_tokens(), allowed);
+}
+
+void add_logprobs(std::span<const float> logits, std::int32_t token, std::uint32_t n,
+                  std::vector<kimi_logprob> &to) {
+    TopK top;
+    find_top_k(logits, 0, n, top);
+    const double log_sum = top.logit[0] + std::log(top.sum);
+    const auto add = [&](std::int32_t id, double logit) {
+        to.push_back({id, static_cast<float>(logit - log_sum)});
+    };
+    add(token, logits[static_cast<std::size_t>(token)]);
+    for (std::uint32_t i = 0; i < top.n; ++i) add(top.token[i], top.logit[i]);
 }
 
 DraftFilter *ConstraintFilter::begin(const Session &session) {

@@ -26,6 +26,11 @@ class TokenChooser {
     std::vector<float> biased_;           // [vocab]
 };
 
+// Appends the log-softmax of the logits: that of `token`, then those of the n likeliest, at most
+// kMaxTreeNodes, lower token first on ties.
+void add_logprobs(std::span<const float> logits, std::int32_t token, std::uint32_t n,
+                  std::vector<kimi_logprob> &to);
+
 // Keeps draft trees within a constraint.
 class ConstraintFilter final : public DraftFilter {
   public:

@@ -15,7 +15,7 @@ constexpr double kShortRun = 8;
 
 }  // namespace
 
-KvSpace::KvSpace(KvMemory &memory, const DeviceLimits &limits)
+KvSpace::KvSpace(KvMemory &memory, const DeviceLimits &limits, const HostHeap &heap)
     : memory_(memory),
       window_(limits.draft.window),
       ring_slots_(limits.draft.ring_slots),
@@ -26,7 +26,7 @@ KvSpace::KvSpace(KvMemory &memory, const DeviceLimits &limits)
     if (memory.ring_bytes() > 0) {
         snapshots_.resize(kSnapshots);
         snapshot_memory_ =
-            HostMemory(kSnapshots * memory.ring_bytes(), "snapshots of the drafter's rings");
+            HostMemory(heap, kSnapshots * memory.ring_bytes(), "snapshots of the drafter's rings");
     }
     cached_pages_.reserve(limits.kv.n_pages);
 }

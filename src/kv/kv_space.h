@@ -39,7 +39,7 @@ struct KvStats {
 class KvSpace {
   public:
     // n_rings sequences can draft at the same time.
-    KvSpace(KvMemory &memory, const DeviceLimits &limits);
+    KvSpace(KvMemory &memory, const DeviceLimits &limits, const HostHeap &heap = {});
 
     // A sequence is known from open to close; it must not move in memory meanwhile.
     void open(KvSequence &sequence, std::uint32_t max_tokens);

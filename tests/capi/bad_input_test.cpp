@@ -20,6 +20,7 @@ TEST_CASE_FIXTURE(Nano, "bad input: a NULL argument is named, whichever function
     char text[8] = {};
     const char *const stops[] = {"a", nullptr};
     std::size_t n = 0;
+    int32_t number = 0;
     struct Case {
         const char *name;
         std::function<kimi_status(kimi_error *)> call;
@@ -72,6 +73,12 @@ TEST_CASE_FIXTURE(Nano, "bad input: a NULL argument is named, whichever function
         {"out", [&](auto *e) { return kimi_decode_batch(&session, 1, nullptr, e); }},
         {"session", [&](auto *e) { return kimi_session_stats(nullptr, &stats, e); }},
         {"out", [&](auto *e) { return kimi_session_stats(session, nullptr, e); }},
+        {"session", [&](auto *e) { return kimi_session_submit(nullptr, e); }},
+        {"session", [&](auto *e) { return kimi_session_poll(nullptr, &step, &number, e); }},
+        {"out", [&](auto *e) { return kimi_session_poll(session, nullptr, &number, e); }},
+        {"ready", [&](auto *e) { return kimi_session_poll(session, &step, nullptr, e); }},
+        {"session", [&](auto *e) { return kimi_session_wake_fd(nullptr, &number, e); }},
+        {"fd", [&](auto *e) { return kimi_session_wake_fd(session, nullptr, e); }},
         {"engine", [&](auto *e) { return kimi_engine_save_trace(nullptr, "x", e); }},
         {"path", [&](auto *e) { return kimi_engine_save_trace(engine.get(), nullptr, e); }},
     };
@@ -112,9 +119,11 @@ TEST_CASE_FIXTURE(Nano, "bad input: structs of another version") {
             return kimi_session_set_options(session, &newer.options, error);
         };
     };
-    constexpr std::size_t kSize = sizeof(kimi_session_options);
-    for (const std::size_t size : {std::size_t{0}, kSize - 1, std::size_t{4097}, SIZE_MAX})
+    // Of the first release, and today's.
+    constexpr std::size_t kFirst = 48, kSize = sizeof(kimi_session_options);
+    for (const std::size_t size : {std::size_t{0}, kFirst - 1, std::size_t{4097}, SIZE_MAX})
         expect(KIMI_INVALID_ARGUMENT, kimi::cat("options.struct_size is ", size), with_size(size));
+    CHECK(with_size(kFirst)(nullptr) == KIMI_OK);
     CHECK(with_size(kSize)(nullptr) == KIMI_OK);
     CHECK(with_size(sizeof newer)(nullptr) == KIMI_OK);
     newer.tail[15] = 1;
@@ -126,7 +135,7 @@ TEST_CASE_FIXTURE(Nano, "bad input: structs of another version") {
     expect(KIMI_INVALID_ARGUMENT, "options.struct_size is 0",
            [&](auto *e) { return kimi_engine_create(&options, &none, e); });
     client::append(session, {300});
-    for (const std::size_t size : {std::size_t{0}, sizeof step - 1, SIZE_MAX}) {
+    for (const std::size_t size : {std::size_t{0}, std::size_t{79}, SIZE_MAX}) {
         step.struct_size = size;
         expect(KIMI_INVALID_ARGUMENT, kimi::cat("out.struct_size is ", size),
                [&](auto *e) { return kimi_decode_step(session, &step, e); });

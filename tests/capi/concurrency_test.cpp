@@ -125,6 +125,8 @@ TEST_CASE("concurrency: one session of a batch without pages is busy, and the ot
         const kimi_status status = kimi_decode_batch(batch, 2, steps, nullptr);
         CHECK(status == steps[0].status);
         CHECK(steps[1].status == KIMI_OK);
+        CHECK(*steps[1].error == '\0');
+        CHECK((status == KIMI_OK) == (*steps[0].error == '\0'));
         was_busy |= status == KIMI_BUSY;
         for (int s = 0; s < 2; ++s)
             tokens[s].insert(tokens[s].end(), steps[s].tokens, steps[s].tokens + steps[s].n_tokens);

@@ -18,7 +18,12 @@ AT(kimi_engine_options, struct_size, 0);
 AT(kimi_engine_options, deployment, 8);
 AT(kimi_engine_options, progress, 16);
 AT(kimi_engine_options, user, 24);
-SIZE(kimi_engine_options, 32);
+AT(kimi_engine_options, log, 32);
+AT(kimi_engine_options, log_user, 40);
+AT(kimi_engine_options, allocate, 48);
+AT(kimi_engine_options, release, 56);
+AT(kimi_engine_options, allocator_user, 64);
+SIZE(kimi_engine_options, 72);
 
 AT(kimi_session_options, struct_size, 0);
 AT(kimi_session_options, seed, 8);
@@ -30,7 +35,13 @@ AT(kimi_session_options, top_k, 32);
 AT(kimi_session_options, draft_budget, 36);
 AT(kimi_session_options, draft_mode, 40);
 AT(kimi_session_options, flags, 44);
-SIZE(kimi_session_options, 48);
+AT(kimi_session_options, deadline_ms, 48);
+AT(kimi_session_options, logprobs, 52);
+SIZE(kimi_session_options, 56);
+
+AT(kimi_logprob, token, 0);
+AT(kimi_logprob, logprob, 4);
+SIZE(kimi_logprob, 8);
 
 AT(kimi_logit_bias, token, 0);
 AT(kimi_logit_bias, bias, 4);
@@ -49,7 +60,11 @@ AT(kimi_step, prompt_done, 56);
 AT(kimi_step, prompt_total, 64);
 AT(kimi_step, draft_nodes, 72);
 AT(kimi_step, draft_accepted, 76);
-SIZE(kimi_step, 80);
+AT(kimi_step, error, 80);
+AT(kimi_step, logprobs, 88);
+AT(kimi_step, n_logprobs, 96);
+AT(kimi_step, prompt_reused, 104);
+SIZE(kimi_step, 112);
 
 AT(kimi_event, struct_size, 0);
 AT(kimi_event, kind, 8);
@@ -79,7 +94,15 @@ AT(kimi_session_statistics, tree_seconds, 1056);
 AT(kimi_session_statistics, verify_seconds, 1064);
 AT(kimi_session_statistics, accept_seconds, 1072);
 AT(kimi_session_statistics, compact_seconds, 1080);
-SIZE(kimi_session_statistics, 1088);
+AT(kimi_session_statistics, replies, 1088);
+AT(kimi_session_statistics, prompt_tokens, 1096);
+AT(kimi_session_statistics, prompt_reused, 1104);
+AT(kimi_session_statistics, reply_tokens, 1112);
+AT(kimi_session_statistics, prefill_seconds, 1120);
+AT(kimi_session_statistics, decode_seconds, 1128);
+AT(kimi_session_statistics, first_token_seconds, 1136);
+AT(kimi_session_statistics, reply_seconds, 1144);
+SIZE(kimi_session_statistics, 1152);
 
 AT(kimi_engine_statistics, struct_size, 0);
 AT(kimi_engine_statistics, pages, 8);
@@ -99,7 +122,12 @@ AT(kimi_engine_statistics, passes, 112);
 AT(kimi_engine_statistics, steps, 120);
 AT(kimi_engine_statistics, prompt_rows, 128);
 AT(kimi_engine_statistics, decode_rows, 136);
-SIZE(kimi_engine_statistics, 144);
+AT(kimi_engine_statistics, committed, 144);
+AT(kimi_engine_statistics, drafted, 152);
+AT(kimi_engine_statistics, accepted, 160);
+AT(kimi_engine_statistics, ranks, 168);
+AT(kimi_engine_statistics, memory_bytes, 176);
+SIZE(kimi_engine_statistics, 184);
 
 AT(kimi_estimate, struct_size, 0);
 AT(kimi_estimate, memory_bytes, 8);
@@ -160,8 +188,13 @@ VALUE(KIMI_CONSTRAINT_JSON_SCHEMA, 1);
 VALUE(KIMI_CONSTRAINT_REGEX, 2);
 VALUE(KIMI_CONSTRAINT_TOOLS, 3);
 
+VALUE(KIMI_LOG_ERROR, 1);
+VALUE(KIMI_LOG_WARNING, 2);
+VALUE(KIMI_LOG_INFO, 3);
+
 VALUE(KIMI_SPECIALS, 1);
 VALUE(KIMI_IGNORE_STOP, 1);
+VALUE(KIMI_MAX_LOGPROBS, 20);
 VALUE(KIMI_MAX_STOP_STRINGS, 16);
 VALUE(KIMI_MAX_STOP_BYTES, 256);
 VALUE(KIMI_MAX_DRAFT_DEPTH, 63);

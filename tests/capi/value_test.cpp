@@ -192,6 +192,30 @@ TEST_CASE("values: a restored session goes on as if nothing had happened, in ano
           1);  // no temporary files left
 }
 
+TEST_CASE("values: what is set for the next reply during one is saved with the session") {
+    const client::Engine engine = client::load();
+    const std::vector<int32_t> prompt(80, 300);
+    const client::Session session = client::open(engine.get(), sampled(9, 4));
+    client::append(session.get(), prompt);
+    client::step(session.get());
+    auto next = sampled(77, 0);
+    next.max_tokens = 6;
+    next.flags = 0;
+    REQUIRE(kimi_session_set_options(session.get(), &next, nullptr) == KIMI_OK);
+    REQUIRE(kimi_session_set_constraint(session.get(), KIMI_CONSTRAINT_REGEX, "[ab]+", 5,
+                                        nullptr) == KIMI_OK);
+    const auto [status, copy] = restore(engine.get(), save(session.get()));
+    REQUIRE(status == KIMI_OK);
+    // The reply in progress, and then the next one.
+    CHECK(client::finish(copy.get()).tokens == client::finish(session.get()).tokens);
+    for (const client::Session *s : {&session, &copy}) client::append(s->get(), {500});
+    const Reply reply = client::finish(copy.get());
+    CHECK(reply.text.find_first_not_of("ab") == std::string::npos);
+    CHECK(!reply.text.empty());
+    CHECK(reply.tokens.size() <= 6);
+    CHECK(reply.tokens == client::finish(session.get()).tokens);
+}
+
 TEST_CASE("values: drafting goes on after a restore as before") {
     const client::Engine engine = client::load();
     const auto prompt = long_prompt(500);

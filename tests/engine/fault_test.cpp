@@ -4,6 +4,7 @@
 #include <semaphore>
 
 #include "engine/ranks.h"
+#include "engine/sessions.h"
 
 using namespace kimi;
 
@@ -13,11 +14,11 @@ constexpr const char *kRanks = R"("ranks": 4, "placement": {"attention": "contex
 
 // An engine and two sessions that decode, drafted for.
 struct Victim {
-    std::shared_ptr<Engine> engine = test::open_engine(kRanks);
+    std::shared_ptr<Engine> engine;
     std::vector<std::unique_ptr<Session>> sessions;
     std::vector<Session *> batch;
 
-    Victim() {
+    explicit Victim(const Host &host = {}) : engine(test::open_engine(kRanks, host)) {
         engine->runner().team().set_patience(
             {std::chrono::duration<double>(0.3), std::chrono::duration<double>(0.3)});
         for (const std::int32_t token : {300, 400}) add(token);
@@ -68,6 +69,54 @@ TEST_CASE("fault: a rank that throws or runs out of memory ends the step of all 
         no_memory.fail_at(n, [] { throw std::bad_alloc(); });
         no_memory.check_lost(KIMI_OUT_OF_MEMORY, "rank 2: out of memory");
     }
+}
+
+TEST_CASE("fault: cancel and deadline in the middle of a pass end the reply with it") {
+    Victim victim;
+    const std::uint64_t before = victim.sessions[0]->n_tokens();
+    victim.fail_at(kInForward, [&] { victim.sessions[0]->cancel(); });
+    victim.engine->step(victim.batch);
+    CHECK(victim.sessions[0]->result().status == KIMI_OK);
+    CHECK(victim.sessions[0]->result().finish_reason == KIMI_FINISH_CANCELLED);
+    CHECK(victim.sessions[0]->n_tokens() > before);
+    CHECK(victim.sessions[1]->result().finish_reason == KIMI_FINISH_NONE);
+
+    SessionOptions options = test::plain_greedy(0);
+    options.deadline_ms = 300;
+    victim.sessions[0]->set_options(options);
+    victim.sessions[0]->append(std::vector<std::int32_t>(5, 300));
+    victim.fail_at(10, [] { std::this_thread::sleep_for(std::chrono::milliseconds(310)); });
+    victim.engine->runner().team().set_patience({});
+    victim.engine->step({victim.batch.data(), 1});
+    CHECK(victim.sessions[0]->result().finish_reason == KIMI_FINISH_DEADLINE);
+    CHECK(victim.sessions[0]->committed().size() == 1);
+}
+
+TEST_CASE("fault: the log tells that an engine failed, and which rank is left behind") {
+    std::vector<std::string> lines;
+    const Log log(
+        [](void *user, std::int32_t level, const char *text) {
+            if (level < KIMI_LOG_INFO)
+                static_cast<std::vector<std::string> *>(user)->push_back(cat(level, ' ', text));
+        },
+        &lines);
+    std::binary_semaphore go_on(0);
+    std::atomic<bool> woke{false};
+    {
+        Victim victim({log, {}});
+        CHECK(lines.empty());
+        victim.fail_at(kInForward, [&] {
+            go_on.acquire();
+            woke = true;
+        });
+        victim.engine->step(victim.batch);
+    }
+    CHECK(lines == std::vector<std::string>{
+                       "1 the engine failed and does no further work: rank 2 is stuck: the ranks "
+                       "did not get on for 0.3 seconds",
+                       "2 rank 2 is stuck: it is left behind with its memory"});
+    go_on.release();
+    while (!woke) std::this_thread::yield();
 }
 
 TEST_CASE("fault: a rank that is stuck is given up, and is left behind with its memory") {

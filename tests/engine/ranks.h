@@ -30,9 +30,9 @@ inline std::string deployment(const TempDir &dir, const std::string &fields) {
                                    R"(/drafter", "context_limit": 4096, )", fields, "}"));
 }
 
-inline std::shared_ptr<Engine> open_engine(const std::string &fields) {
+inline std::shared_ptr<Engine> open_engine(const std::string &fields, const Host &host = {}) {
     const TempDir dir;
-    return std::make_shared<Engine>(deployment(dir, fields), Progress());
+    return std::make_shared<Engine>(deployment(dir, fields), Progress(), host);
 }
 
 // A loaded model with one sequence, below the engine. Its KV is fp32, so that only the order of

@@ -52,7 +52,7 @@ std::unique_ptr<Session> filled_session(const std::shared_ptr<Engine> &engine, s
     prefill(source);
 
     SessionState state;
-    state.options = options;
+    state.options = state.next_options = options;
     state.tokens = random_tokens(n, engine->vocab(), 2);
     state.reply_begin = n - 1;
     state.phase = KIMI_PHASE_DECODE;

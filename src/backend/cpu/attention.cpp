@@ -64,7 +64,8 @@ std::uint32_t CpuAttention::Row::context() const {
     return base + static_cast<std::uint32_t>(std::popcount(path));
 }
 
-CpuAttention::CpuAttention(const CpuKernels &kernels, ThreadPool &pool, const DeviceLimits &limits)
+CpuAttention::CpuAttention(const CpuKernels &kernels, ThreadPool &pool, const DeviceLimits &limits,
+                           const HostHeap &heap)
     : k_(&kernels),
       pool_(&pool),
       dim_(limits.mla.kv_rank + limits.mla.rope_dim),
@@ -77,9 +78,10 @@ CpuAttention::CpuAttention(const CpuKernels &kernels, ThreadPool &pool, const De
     rows_.reserve(limits.rows);
     blocks_.reserve(limits.rows);
     scratch_floats_ = 2 * std::size_t{kPageTokens} * (dim_ + max_queries_) + 2 * partial_floats_;
-    scratch_ = HostMemory(pool.n_threads() * scratch_floats_ * sizeof(float), "attention");
-    partials_ = HostMemory(cpu_split_bytes(n_heads_, kv_rank_, limits.context, pool.n_threads()),
-                           "attention over split contexts");
+    scratch_ = HostMemory(heap, pool.n_threads() * scratch_floats_ * sizeof(float), "attention");
+    partials_ =
+        HostMemory(heap, cpu_split_bytes(n_heads_, kv_rank_, limits.context, pool.n_threads()),
+                   "attention over split contexts");
 }
 
 void CpuAttention::make_rows(const StepPlan &plan, const KvShape &kv) {

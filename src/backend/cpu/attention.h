@@ -29,7 +29,8 @@ class CpuAttention {
     static constexpr std::uint32_t kSplitTokens = 1024;
 
     CpuAttention() = default;
-    CpuAttention(const CpuKernels &kernels, ThreadPool &pool, const DeviceLimits &limits);
+    CpuAttention(const CpuKernels &kernels, ThreadPool &pool, const DeviceLimits &limits,
+                 const HostHeap &heap);
 
     // Unnormalised outputs [queries, kv_rank], maxima and sums [queries] over a part of the
     // context. Where the sum is 0, it is empty and the rest has no meaning.

@@ -36,21 +36,25 @@ void rotate_pairs(float *x, std::uint32_t dim, const float *table) {
 class CpuDevice final : public Device {
   public:
     CpuDevice(CpuIsa isa, unsigned n_threads, std::shared_ptr<Communicator> ranks,
-              std::uint32_t rank)
-        : k_(cpu_kernels(isa)), pool_(n_threads), ranks_(std::move(ranks)), rank_(rank) {}
+              std::uint32_t rank, const HostHeap &heap)
+        : k_(cpu_kernels(isa)),
+          pool_(n_threads),
+          ranks_(std::move(ranks)),
+          rank_(rank),
+          heap_(heap) {}
 
     Buffer alloc(std::uint32_t rows, std::uint32_t width) override {
-        memory_.emplace_back(std::size_t{rows} * width * sizeof(float), "activations");
+        memory_.emplace_back(heap_, std::size_t{rows} * width * sizeof(float), "activations");
         return {memory_.back().floats(), width};
     }
 
     void reserve(const DeviceLimits &limits) override {
-        kv_ = CpuKvCache(k_, limits.kv);
-        pass_kv_ = CpuKvCache(k_, of_pass(limits.kv, limits.rows));
+        kv_ = CpuKvCache(k_, limits.kv, heap_);
+        pass_kv_ = CpuKvCache(k_, of_pass(limits.kv, limits.rows), heap_);
         slot_.resize(limits.kv.n_layers * limits.kv.token_bytes());
-        attention_ = CpuAttention(k_, pool_, limits);
-        moe_ = CpuMoe(k_, pool_, limits);
-        draft_ = CpuDraftAttention(k_, pool_, limits);
+        attention_ = CpuAttention(k_, pool_, limits, heap_);
+        moe_ = CpuMoe(k_, pool_, limits, heap_);
+        draft_ = CpuDraftAttention(k_, pool_, limits, heap_);
         permuted_ = alloc(limits.rows, (limits.width + kInt4Block - 1) / kInt4Block * kInt4Block);
         const std::uint32_t latent = limits.mla.kv_rank + limits.mla.rope_dim;
         const std::uint32_t attended = limits.mla.n_heads * limits.kv.n_shards;
@@ -454,6 +458,7 @@ class CpuDevice final : public Device {
     ThreadPool pool_;
     std::shared_ptr<Communicator> ranks_;
     std::uint32_t rank_;
+    HostHeap heap_;
     std::vector<HostMemory> memory_;
     StepPlan plan_;                             // of the pass: a target's,
     std::span<const DraftSequence> sequences_;  // a drafter's,
@@ -481,8 +486,9 @@ std::unique_ptr<Device> make_cpu_device(CpuIsa isa, unsigned n_threads) {
 }
 
 std::unique_ptr<Device> make_cpu_device(CpuIsa isa, unsigned n_threads,
-                                        std::shared_ptr<Communicator> ranks, std::uint32_t rank) {
-    return std::make_unique<CpuDevice>(isa, n_threads, std::move(ranks), rank);
+                                        std::shared_ptr<Communicator> ranks, std::uint32_t rank,
+                                        const HostHeap &heap) {
+    return std::make_unique<CpuDevice>(isa, n_threads, std::move(ranks), rank, heap);
 }
 
 }  // namespace kimi

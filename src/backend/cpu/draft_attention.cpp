@@ -22,7 +22,7 @@ struct CpuDraftAttention::Tile {
 };
 
 CpuDraftAttention::CpuDraftAttention(const CpuKernels &kernels, ThreadPool &pool,
-                                     const DeviceLimits &limits)
+                                     const DeviceLimits &limits, const HostHeap &heap)
     : k_(&kernels),
       pool_(&pool),
       shape_(limits.draft),
@@ -32,14 +32,14 @@ CpuDraftAttention::CpuDraftAttention(const CpuKernels &kernels, ThreadPool &pool
     group_ = shape_.n_heads / shape_.n_kv_heads;
     max_queries_ = group_ * kPageTokens;  // a block has at most 64 rows
     token_bytes_ = std::size_t{2} * shape_.kv_dim() * (type_ == KvType::bf16 ? 2 : 4);
-    pages_ =
-        HostMemory(std::size_t{shape_.n_full} * n_pages_ * page_bytes(), "the drafter's KV pages");
-    rings_ = HostMemory(std::size_t{shape_.n_sliding} * shape_.n_rings * ring_bytes(),
+    pages_ = HostMemory(heap, std::size_t{shape_.n_full} * n_pages_ * page_bytes(),
+                        "the drafter's KV pages");
+    rings_ = HostMemory(heap, std::size_t{shape_.n_sliding} * shape_.n_rings * ring_bytes(),
                         "the drafter's KV rings");
     scratch_floats_ = std::size_t{2} * (kPageTokens + max_queries_) * shape_.head_dim +
                       std::size_t{max_queries_} * (kPageTokens + 2);
-    scratch_ =
-        HostMemory(pool.n_threads() * scratch_floats_ * sizeof(float), "the drafter's attention");
+    scratch_ = HostMemory(heap, pool.n_threads() * scratch_floats_ * sizeof(float),
+                          "the drafter's attention");
 }
 
 CpuDraftAttention::Scratch CpuDraftAttention::scratch(unsigned thread) const {

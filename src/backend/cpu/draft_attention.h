@@ -14,7 +14,8 @@ namespace kimi {
 class CpuDraftAttention {
   public:
     CpuDraftAttention() = default;
-    CpuDraftAttention(const CpuKernels &kernels, ThreadPool &pool, const DeviceLimits &limits);
+    CpuDraftAttention(const CpuKernels &kernels, ThreadPool &pool, const DeviceLimits &limits,
+                      const HostHeap &heap);
 
     void write(DraftLayerRef layer, const DraftNorms &norms,
                std::span<const DraftSequence> sequences, Buffer k, Buffer v, Buffer rope);

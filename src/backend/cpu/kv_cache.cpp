@@ -20,10 +20,11 @@ void quantize(const float *values, std::uint32_t n, std::byte *codes, float *sca
 
 }  // namespace
 
-CpuKvCache::CpuKvCache(const CpuKernels &kernels, const KvShape &shape)
+CpuKvCache::CpuKvCache(const CpuKernels &kernels, const KvShape &shape, const HostHeap &heap)
     : k_(&kernels),
       shape_(shape),
-      memory_(std::size_t{shape.n_layers} * shape.n_pages * shape.page_bytes(), "the KV cache") {}
+      memory_(heap, std::size_t{shape.n_layers} * shape.n_pages * shape.page_bytes(),
+              "the KV cache") {}
 
 CpuKvCache::Planes CpuKvCache::planes() const {
     if (shape_.type != KvType::fp8) return {{shape_.token_bytes(), 0, 0}};

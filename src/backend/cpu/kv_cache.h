@@ -17,7 +17,7 @@ namespace kimi {
 class CpuKvCache {
   public:
     CpuKvCache() = default;
-    CpuKvCache(const CpuKernels &kernels, const KvShape &shape);
+    CpuKvCache(const CpuKernels &kernels, const KvShape &shape, const HostHeap &heap);
 
     const KvShape &shape() const { return shape_; }
 

@@ -43,7 +43,8 @@ void route(const RouterShape &shape, const float *logits, const float *bias, std
     for (std::uint32_t i = 0; i < n; ++i) weights[i] *= factor;
 }
 
-CpuMoe::CpuMoe(const CpuKernels &kernels, ThreadPool &pool, const DeviceLimits &limits)
+CpuMoe::CpuMoe(const CpuKernels &kernels, ThreadPool &pool, const DeviceLimits &limits,
+               const HostHeap &heap)
     : k_(&kernels),
       pool_(&pool),
       hidden_(limits.hidden),
@@ -55,10 +56,11 @@ CpuMoe::CpuMoe(const CpuKernels &kernels, ThreadPool &pool, const DeviceLimits &
     weights_.resize(pairs);
     begin_.resize(limits.n_experts + 1);
     groups_.reserve(std::min<std::size_t>(pairs, limits.n_experts));
-    x_ = HostMemory(limits.rows * std::size_t{padded_hidden_} * sizeof(float), "expert inputs");
+    x_ = HostMemory(heap, limits.rows * std::size_t{padded_hidden_} * sizeof(float),
+                    "expert inputs");
     for (HostMemory *memory : {&gate_, &up_, &act_})
-        *memory = HostMemory(pairs * width_ * sizeof(float), "expert activations");
-    down_ = HostMemory(pairs * padded_hidden_ * sizeof(float), "expert outputs");
+        *memory = HostMemory(heap, pairs * width_ * sizeof(float), "expert activations");
+    down_ = HostMemory(heap, pairs * padded_hidden_ * sizeof(float), "expert outputs");
     natural_in_.resize(pairs);
     permuted_in_.resize(pairs);
     const auto rows_of = [&](const HostMemory &memory, std::uint32_t width, auto &pointers) {

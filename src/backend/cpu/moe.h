@@ -26,7 +26,8 @@ class CpuMoe {
     };
 
     CpuMoe() = default;
-    CpuMoe(const CpuKernels &kernels, ThreadPool &pool, const DeviceLimits &limits);
+    CpuMoe(const CpuKernels &kernels, ThreadPool &pool, const DeviceLimits &limits,
+           const HostHeap &heap);
 
     // y += the weighted sum of the experts
     void run(const RouterShape &shape, Buffer logits, const float *bias,

@@ -57,6 +57,10 @@ pub const KIMI_CONSTRAINT_NONE: u32 = 0;
 pub const KIMI_CONSTRAINT_JSON_SCHEMA: u32 = 1;
 pub const KIMI_CONSTRAINT_REGEX: u32 = 2;
 pub const KIMI_CONSTRAINT_TOOLS: u32 = 3;
+pub const KIMI_LOG_ERROR: i32 = 1;
+pub const KIMI_LOG_WARNING: i32 = 2;
+pub const KIMI_LOG_INFO: i32 = 3;
+pub const KIMI_MAX_LOGPROBS: u32 = 20;
 pub const KIMI_MAX_STOP_STRINGS: usize = 16;
 pub const KIMI_MAX_STOP_BYTES: usize = 256;
 pub const KIMI_RECOMPUTE: u32 = 1;
@@ -86,6 +90,13 @@ pub struct kimi_engine_options {
     pub deployment: *const c_char,
     pub progress: Option<unsafe extern "C" fn(user: *mut c_void, done: u64, total: u64) -> i32>,
     pub user: *mut c_void,
+    pub log: Option<unsafe extern "C" fn(user: *mut c_void, level: i32, text: *const c_char)>,
+    pub log_user: *mut c_void,
+    pub allocate: Option<
+        unsafe extern "C" fn(user: *mut c_void, bytes: usize, alignment: usize) -> *mut c_void,
+    >,
+    pub release: Option<unsafe extern "C" fn(user: *mut c_void, memory: *mut c_void, bytes: usize)>,
+    pub allocator_user: *mut c_void,
 }
 
 #[repr(C)]
@@ -100,6 +111,15 @@ pub struct kimi_session_options {
     pub draft_budget: u32,
     pub draft_mode: u32,
     pub flags: u32,
+    pub deadline_ms: u32,
+    pub logprobs: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct kimi_logprob {
+    pub token: i32,
+    pub logprob: f32,
 }
 
 #[repr(C)]
@@ -124,6 +144,10 @@ pub struct kimi_step {
     pub prompt_total: u64,
     pub draft_nodes: u32,
     pub draft_accepted: u32,
+    pub error: *const c_char,
+    pub logprobs: *const kimi_logprob,
+    pub n_logprobs: usize,
+    pub prompt_reused: u64,
 }
 
 #[repr(C)]
@@ -159,6 +183,14 @@ pub struct kimi_session_statistics {
     pub verify_seconds: f64,
     pub accept_seconds: f64,
     pub compact_seconds: f64,
+    pub replies: u64,
+    pub prompt_tokens: u64,
+    pub prompt_reused: u64,
+    pub reply_tokens: u64,
+    pub prefill_seconds: f64,
+    pub decode_seconds: f64,
+    pub first_token_seconds: f64,
+    pub reply_seconds: f64,
 }
 
 #[repr(C)]
@@ -182,6 +214,11 @@ pub struct kimi_engine_statistics {
     pub steps: u64,
     pub prompt_rows: u64,
     pub decode_rows: u64,
+    pub committed: u64,
+    pub drafted: u64,
+    pub accepted: u64,
+    pub ranks: u64,
+    pub memory_bytes: u64,
 }
 
 #[repr(C)]
@@ -322,6 +359,19 @@ extern "C" {
         session: *mut kimi_session,
         flags: u32,
         out: *mut kimi_event,
+        error: *mut kimi_error,
+    ) -> kimi_status;
+
+    pub fn kimi_session_submit(session: *mut kimi_session, error: *mut kimi_error) -> kimi_status;
+    pub fn kimi_session_poll(
+        session: *mut kimi_session,
+        out: *mut kimi_step,
+        ready: *mut i32,
+        error: *mut kimi_error,
+    ) -> kimi_status;
+    pub fn kimi_session_wake_fd(
+        session: *mut kimi_session,
+        fd: *mut i32,
         error: *mut kimi_error,
     ) -> kimi_status;
 

@@ -31,6 +31,6 @@ pub use error::{Error, Result, Status};
 pub use event::{Call, End, Event, Events};
 pub use options::{Options, AUTO};
 pub use session::{Canceller, Session, SessionStatistics};
-pub use step::{Finish, Phase, Step, Steps};
+pub use step::{Finish, Logprob, Phase, Step, Steps};
 pub use tokenizer::Tokenizer;
 pub use version::{has_feature, version};

@@ -22,6 +22,10 @@ pub struct Options {
     pub draft_chain: bool,
     /// Stop tokens do not end the reply.
     pub ignore_stop: bool,
+    /// Of a reply, from its append on; 0: none.
+    pub deadline_ms: u32,
+    /// Of how many of the likeliest tokens steps tell the log probability; 0 is off.
+    pub logprobs: u32,
 }
 
 impl Default for Options {
@@ -37,6 +41,8 @@ impl Default for Options {
             draft_budget: raw.draft_budget,
             draft_chain: raw.draft_mode == sys::KIMI_DRAFT_CHAIN,
             ignore_stop: raw.flags & sys::KIMI_IGNORE_STOP != 0,
+            deadline_ms: raw.deadline_ms,
+            logprobs: raw.logprobs,
         }
     }
 }
@@ -53,6 +59,8 @@ impl Options {
             draft_budget: self.draft_budget,
             draft_mode: if self.draft_chain { sys::KIMI_DRAFT_CHAIN } else { sys::KIMI_DRAFT_TREE },
             flags: if self.ignore_stop { sys::KIMI_IGNORE_STOP } else { 0 },
+            deadline_ms: self.deadline_ms,
+            logprobs: self.logprobs,
             ..initial(sys::kimi_session_options_init_sized)
         }
     }

@@ -1,7 +1,9 @@
 use crate::call::{c_path, call, fill, initial, make};
 use crate::{Error, Event, Events, Options, Result, Step, Steps};
 use kimi_sys as sys;
+use std::ffi::CStr;
 use std::os::raw::{c_char, c_void};
+use std::os::unix::io::RawFd;
 use std::path::Path;
 use std::ptr;
 
@@ -90,8 +92,28 @@ impl Session {
         Ok(unsafe { Step::new(&step) })
     }
 
-    /// One step of each session, computed together; each has its own result, the texts of errors
-    /// are the first one's. All are of one engine. Fails as a whole where nothing was computed.
+    /// Asks for a step that the engine computes in the background.
+    pub fn submit(&mut self) -> Result<()> {
+        call(|error| unsafe { sys::kimi_session_submit(self.0, error) })
+    }
+
+    /// The submitted step, `None` while it is computed. Never waits.
+    pub fn poll(&mut self) -> Result<Option<Step>> {
+        let mut ready = 0;
+        let step = make(initial(sys::kimi_step_init_sized), |out, error| unsafe {
+            sys::kimi_session_poll(self.0, out, &mut ready, error)
+        })?;
+        Ok(if ready == 0 { None } else { Some(unsafe { Step::new(&step) }) })
+    }
+
+    /// A descriptor that is readable while a submitted step is done and not collected. It is the
+    /// session's.
+    pub fn wake_fd(&self) -> Result<RawFd> {
+        make(-1, |out, error| unsafe { sys::kimi_session_wake_fd(self.0, out, error) })
+    }
+
+    /// One step of each session, computed together; each has its own result. All are of one engine.
+    /// Fails as a whole where nothing was computed.
     pub fn step_batch(sessions: &mut [&mut Session]) -> Result<Vec<Result<Step>>> {
         let handles: Vec<_> = sessions.iter().map(|session| session.0).collect();
         let mut steps: Vec<_> =
@@ -99,16 +121,15 @@ impl Session {
         let result = call(|error| unsafe {
             sys::kimi_decode_batch(handles.as_ptr(), handles.len(), steps.as_mut_ptr(), error)
         });
-        let message = match result {
-            Err(error) if steps.iter().all(|step| step.status == sys::KIMI_OK) => {
-                return Err(error)
-            }
-            Err(error) => error.message,
-            Ok(()) => String::new(),
-        };
+        if steps.iter().all(|step| step.status == sys::KIMI_OK) {
+            result?;
+        }
         let own_result = |step: &sys::kimi_step| match step.status {
             sys::KIMI_OK => Ok(unsafe { Step::new(step) }),
-            status => Err(Error { status: status.into(), message: message.clone() }),
+            status => {
+                let message = unsafe { CStr::from_ptr(step.error) };
+                Err(Error { status: status.into(), message: message.to_string_lossy().into() })
+            }
         };
         Ok(steps.iter().map(own_result).collect())
     }

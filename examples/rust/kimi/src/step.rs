@@ -2,6 +2,8 @@ use crate::{Result, Session};
 use kimi_sys as sys;
 use std::slice;
 
+pub use kimi_sys::kimi_logprob as Logprob;
+
 /// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -27,7 +29,7 @@ pub enum Finish {
 }
 
 /// What one step did; see `kimi_step`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     pub phase: Phase,
     /// Set together with the reply's last tokens.
@@ -43,6 +45,10 @@ pub struct Step {
     pub draft_nodes: u32,
     /// Of these, committed.
     pub draft_accepted: u32,
+    /// Of each token, its own and those of the likeliest tokens, if the options want them.
+    pub logprobs: Vec<Logprob>,
+    /// Of `prompt_total`: were processed before.
+    pub prompt_reused: u64,
 }
 
 pub(crate) fn finish(code: u32) -> Option<Finish> {
@@ -89,6 +95,8 @@ impl Step {
             prompt_total: raw.prompt_total,
             draft_nodes: raw.draft_nodes,
             draft_accepted: raw.draft_accepted,
+            logprobs: elements(raw.logprobs, raw.n_logprobs),
+            prompt_reused: raw.prompt_reused,
         }
     }
 }

@@ -259,6 +259,51 @@ fn a_batch_gives_the_replies_of_its_sessions() {
 }
 
 #[test]
+fn steps_in_the_background_give_the_same_reply() {
+    let engine = engine();
+    let mut session = chat(&engine, &greedy(), CHAT);
+    let descriptor = session.wake_fd().unwrap();
+    assert_eq!(session.wake_fd().unwrap(), descriptor);
+    assert_eq!(session.poll().unwrap_err().status, Status::InvalidArgument);
+    let mut text = String::new();
+    loop {
+        session.submit().unwrap();
+        assert_eq!(session.step().unwrap_err().status, Status::InvalidArgument);
+        let step = loop {
+            match session.poll().unwrap() {
+                Some(step) => break step,
+                None => thread::yield_now(),
+            }
+        };
+        text += &step.text;
+        if step.phase == Phase::Finished {
+            break;
+        }
+    }
+    assert_eq!(text, rest(&mut chat(&engine, &greedy(), CHAT)));
+}
+
+#[test]
+fn a_reply_has_a_deadline_and_log_probabilities() {
+    let engine = engine();
+    let options = Options { deadline_ms: 1, ignore_stop: true, ..greedy() };
+    let last = chat(&engine, &options, STORY).steps().last().unwrap().unwrap();
+    assert_eq!(last.finish, Some(Finish::Deadline));
+
+    let mut session = chat(&engine, &Options { logprobs: 2, ..greedy() }, CHAT);
+    for step in session.steps() {
+        let step = step.unwrap();
+        assert_eq!(step.logprobs.len(), 3 * step.tokens.len());
+        for (token, row) in step.tokens.iter().zip(step.logprobs.chunks(3)) {
+            assert_eq!((row[0].token, row[0]), (*token, row[1])); // greedy: the likeliest
+            assert!(row[1].logprob >= row[2].logprob && row[1].logprob <= 0.0);
+        }
+    }
+    let statistics = session.stats().unwrap();
+    assert_eq!((statistics.replies, statistics.prompt_reused), (1, 0));
+}
+
+#[test]
 fn replies_are_constrained() {
     let engine = engine();
     let mut session = engine.session(&greedy()).unwrap();
