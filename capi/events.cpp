@@ -10,6 +10,10 @@ using namespace kimi::capi;
 
 namespace {
 
+bool has_text(std::uint32_t kind) {
+    return kind != KIMI_EVENT_NONE && kind != KIMI_EVENT_CALL_BEGIN && kind != KIMI_EVENT_FINISHED;
+}
+
 bool is_of_call(std::uint32_t kind) {
     return kind == KIMI_EVENT_CALL_BEGIN || kind == KIMI_EVENT_CALL_ARGUMENTS ||
            kind == KIMI_EVENT_CALL;
@@ -19,8 +23,10 @@ kimi_event make_event(const Session &session, std::uint32_t kind) {
     const ReplyEvents &events = session.events();
     kimi_event event = {};
     event.kind = kind;
-    event.text = events.text().data();
-    event.text_len = events.text().size();
+    if (has_text(kind)) {
+        event.text = events.text().data();
+        event.text_len = events.text().size();
+    }
     if (is_of_call(kind)) {
         event.call = events.call_index();
         event.id = events.call_id().data();

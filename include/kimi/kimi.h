@@ -527,12 +527,13 @@ KIMI_API kimi_status kimi_decode_batch(kimi_session *const *sessions, size_t n, 
  * kimi_decode_step for its numbers) takes the events in between with flags KIMI_NO_STEP, until
  * KIMI_EVENT_NONE says that the steps so far give no more. What is not asked for costs nothing.
  *
- * Reasoning is what stands before </think> where the prompt ends inside <think>; a tool call ends
- * it too. Where the model wrote an id that is not functions.NAME:N, it becomes that, and NAME the
- * tool of the last kimi_session_append_chat that it means. Name and arguments are the model's: they
- * may be of no tool and no JSON, unless KIMI_CONSTRAINT_TOOLS holds. A conversation goes on with
- * kimi_session_append_chat: an assistant message with reasoning_content, content and tool_calls,
- * and for each call a message with role tool, tool_call_id and the result as content.
+ * Reasoning is what stands before </think> where the prompt ends inside <think> or the reply begins
+ * with it; a tool call ends it too. Where the model wrote an id that is not functions.NAME:N, it
+ * becomes that, and NAME the tool of the last kimi_session_append_chat that it means. Name and
+ * arguments are the model's: they may be of no tool and no JSON, unless KIMI_CONSTRAINT_TOOLS
+ * holds. A conversation goes on with kimi_session_append_chat: an assistant message with
+ * reasoning_content, content and tool_calls, and for each call a message with role tool,
+ * tool_call_id and the result as content.
  *
  * Forks and restored sessions go on with the next event. Append and truncate drop those of the
  * reply before. Errors: those of steps. KIMI_BUSY leaves the reply as it was; any other ends it:

@@ -284,6 +284,24 @@ TEST_CASE("events: the text ends before a stop string, within a kind and across 
     }
 }
 
+TEST_CASE("events: what is set for the next reply does not touch those that wait") {
+    const client::Engine engine = client::load();
+    const GoldenReply golden = kimi::test::golden_replies()[kContentGolden];
+    const client::Session session = client::open(engine.get(), drafting(8));
+    client::append(session.get(), golden.prompt);
+    client::finish(session.get());
+    set_stop(session.get(), "hidden states");
+    kimi_session_options options = client::greedy();
+    options.flags = KIMI_IGNORE_STOP;
+    REQUIRE(kimi_session_set_options(session.get(), &options, nullptr) == KIMI_OK);
+    const client::Session fork = copy_of(session.get(), false, nullptr);
+    for (kimi_session *reader : {session.get(), fork.get()}) {
+        const Seen seen = rest(reader);
+        CHECK(seen.events == expected_of(golden));
+        CHECK(seen.end.finish_reason == KIMI_FINISH_STOP);
+    }
+}
+
 TEST_CASE("events: every end is told once, last") {
     const client::Engine engine = client::load();
     const auto prompt = kimi::test::golden_replies()[kContentGolden].prompt;
