@@ -39,6 +39,7 @@ class Communicator {
 
     // Ends all exchanges, those that wait and those to come. Any thread.
     void abort() noexcept;
+    bool is_aborted() const { return aborted_.load(std::memory_order_acquire); }
 
     // Grows as long as the ranks get on. Any thread.
     std::uint32_t n_meetings() const { return meeting_.load(std::memory_order_relaxed); }

@@ -109,7 +109,7 @@ void Runner::make_devices(const Deployment &deployment, const Host &host) {
     if (deployment.backend == Deployment::Backend::cuda) {
         auto devices = open_cuda_backend(deployment.cuda_library)
                            .make_devices(deployment.ranks, m.communicator,
-                                         [&](const std::string &line) { host.log.info(line); });
+                                         [log = host.log](const std::string &line) { log.info(line); });
         for (std::uint32_t i = 0; i < deployment.ranks; ++i)
             m.ranks[i].device = std::move(devices[i]);
         return;

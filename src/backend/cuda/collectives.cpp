@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <thread>
+#include <utility>
 
 #include "backend/cuda/pass_tables.h"
 
@@ -31,7 +33,12 @@ Group::Group(std::uint32_t n_ranks, std::shared_ptr<Communicator> ranks, Log log
 }
 
 Group::~Group() {
-    for (const ncclComm_t comm : comms_) ncclCommDestroy(comm);
+    for (const ncclComm_t comm : comms_)
+        if (comm != nullptr) ncclCommDestroy(comm);
+}
+
+void Group::leave(std::uint32_t rank) {
+    if (comm(rank) != nullptr) ncclCommAbort(std::exchange(comms_[rank], nullptr));
 }
 
 bool Group::connect_peers() const {
@@ -124,15 +131,37 @@ void Collectives::gather(const float *from, std::uint32_t part, std::uint32_t n_
     check(ncclGroupEnd(), "gathering rows");
 }
 
-void Collectives::check_met() {
-    if (use_nccl_) return;
-    check(cudaMemcpyAsync(failed_.data(), own_.counters.data() + 2, sizeof(std::uint32_t),
-                          cudaMemcpyDeviceToHost, stream_),
-          "asking whether the GPUs met");
-    check(cudaStreamSynchronize(stream_), "asking whether the GPUs met");
+// Not a blocking call of CUDA: that would never return where a rank does not come to NCCL.
+template <typename Query>
+void Collectives::poll(const Query &query) {
+    for (;;) {
+        const cudaError_t status = query();
+        if (status != cudaErrorNotReady) return check(status, "computing");
+        if (group_->ranks().is_aborted()) {
+            leave_if_failed();
+            fail(KIMI_DEVICE_LOST, "another GPU failed");
+        }
+        std::this_thread::yield();
+    }
+}
+
+void Collectives::wait(const Event &event) {
+    poll([&] { return cudaEventQuery(event); });
+}
+
+void Collectives::finish() {
+    if (!use_nccl_)
+        check(cudaMemcpyAsync(failed_.data(), own_.counters.data() + 2, sizeof(std::uint32_t),
+                              cudaMemcpyDeviceToHost, stream_),
+              "asking whether the GPUs met");
+    poll([&] { return cudaStreamQuery(stream_); });
     if (failed_.data()[0] != 0)
         fail(KIMI_DEVICE_LOST, "GPU ", rank_, " waited for GPU ", failed_.data()[0] - 1,
              " in vain");
+}
+
+void Collectives::leave_if_failed() noexcept {
+    if (group_->ranks().is_aborted()) group_->leave(rank_);
 }
 
 void Collectives::connect() {
@@ -193,7 +222,7 @@ bool Collectives::sums_right(Path path) {
     add({y_.data(), x_.data(), nullptr, nullptr, 0, n_rows_.data(), kRows, width_}, path);
     check(cudaMemcpyAsync(x.data(), x_.data(), n * sizeof(float), cudaMemcpyDeviceToHost, stream_),
           "trying a sum");
-    check(cudaStreamSynchronize(stream_), "trying a sum");
+    poll([&] { return cudaStreamQuery(stream_); });
     for (std::size_t i = 0; i < n; ++i) {
         float expected = 0;
         for (std::uint32_t rank = 0; rank < group_->n_ranks(); ++rank)
@@ -214,7 +243,7 @@ double Collectives::microseconds(Path path, std::uint32_t n_rows) {
     begin.record(stream_);
     for (int i = 0; i < kTimedSums; ++i) add(sum, path);
     end.record(stream_);
-    check(cudaStreamSynchronize(stream_), "timing sums");
+    poll([&] { return cudaStreamQuery(stream_); });
     float milliseconds = 0;
     check(cudaEventElapsedTime(&milliseconds, begin, end), "timing sums");
     return 1000.0 * static_cast<double>(milliseconds) / kTimedSums;

@@ -33,6 +33,8 @@ class Group {
     std::uint32_t n_ranks() const { return static_cast<std::uint32_t>(buffers.size()); }
     Communicator &ranks() const { return *ranks_; }
     ncclComm_t comm(std::uint32_t rank) const { return comms_.empty() ? nullptr : comms_[rank]; }
+    // Ends what the rank still waits for from the others. On its own thread.
+    void leave(std::uint32_t rank);
     bool has_peer_access() const { return has_peer_access_; }
     void log(const std::string &line) const {
         if (log_) log_(line);
@@ -73,12 +75,18 @@ class Collectives {
     // to [n_rows, ranks * part]: in each row the parts of all ranks, of which this one has `from`
     // [n_rows, part].
     void gather(const float *from, std::uint32_t part, std::uint32_t n_rows, float *to);
-    // Throws KIMI_DEVICE_LOST where a rank waited for another in vain. The stream is idle.
-    void check_met();
+    // Waits for the stream, or for the event in it. Throws KIMI_DEVICE_LOST where another rank
+    // failed, or did not come to a sum: nobody waits for it longer.
+    void finish();
+    void wait(const Event &event);
+    // Leaves the others where one of them failed: the stream ends then.
+    void leave_if_failed() noexcept;
 
   private:
     enum class Path : std::uint8_t { one_shot, two_shots, nccl };
 
+    template <typename Query>
+    void poll(const Query &query);
     AllReduceParams params(const Sum &sum, bool alone) const;
     void add(const Sum &sum, Path path);
     bool sums_right(Path path);

@@ -38,6 +38,7 @@ class CudaDevice final : public Device {
     }
     ~CudaDevice() override {
         cudaSetDevice(gpu_);
+        if (collectives_) collectives_->leave_if_failed();
         cudaStreamSynchronize(stream_);
     }
 
@@ -189,7 +190,7 @@ class CudaDevice final : public Device {
         const std::size_t found = std::size_t{n} * k;
         copy_back(top_tokens_host_.data(), top_tokens_.data(), found * sizeof(std::int32_t));
         copy_back(top_log_p_host_.data(), top_log_p_.data(), found * sizeof(double));
-        finish();
+        collectives_->finish();
         std::copy_n(top_tokens_host_.data(), found, tokens);
         std::copy_n(top_log_p_host_.data(), found, log_probability);
     }
@@ -244,7 +245,7 @@ class CudaDevice final : public Device {
         if (read_ != buffer.data) {
             if (read_host_.size() < n) read_host_ = {std::size_t{kMaxRows} * width, "logits"};
             copy_back(read_host_.data(), buffer.data, n * sizeof(float));
-            finish();
+            collectives_->finish();
             read_ = buffer.data;
         }
         return {read_host_.data() + std::size_t{row} * width, width};
@@ -254,6 +255,7 @@ class CudaDevice final : public Device {
     template <typename Plan>
     void begin_pass(const Plan &plan) {
         use();
+        collectives_->wait(tables_->copied());
         tables_->set(plan, stream_);
         tables_->make_for(graphs_->begin(tables_->shape()));
         read_ = nullptr;
@@ -313,12 +315,6 @@ class CudaDevice final : public Device {
     void copy_back(void *to, const void *from, std::size_t bytes) {
         check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "copying results");
     }
-    // Until all is done; then whether it went well.
-    void finish() {
-        check(cudaStreamSynchronize(stream_), "computing");
-        collectives_->check_met();
-    }
-
     // What mla_write leaves to mla_attend.
     struct Written {
         std::uint32_t layer = 0;

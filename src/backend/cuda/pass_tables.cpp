@@ -33,7 +33,6 @@ StepTables PassTables::step() const {
 void PassTables::begin(PassKind kind, std::span<const std::uint32_t> position,
                        std::span<const std::uint32_t> picked, std::size_t n_sequences) {
     KIMI_CHECK(position.size() <= kMaxRows && picked.size() <= kMaxRows && n_sequences <= kMaxRows);
-    copied_.wait();
     PassRows &rows = host();
     rows.n_rows = static_cast<std::uint32_t>(position.size());
     rows.n_picked = static_cast<std::uint32_t>(picked.size());

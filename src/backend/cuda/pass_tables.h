@@ -33,9 +33,11 @@ class PassTables {
   public:
     PassTables(std::uint32_t max_context, const DraftShape &draft);
 
-    // Fills the tables and enqueues their copy.
+    // Fills the tables and enqueues their copy. copied() has been waited for: the copy before.
     void set(const StepPlan &plan, cudaStream_t stream);
     void set(const DraftPlan &plan, cudaStream_t stream);
+
+    const Event &copied() const { return copied_; }
 
     // On the device.
     const PassRows *rows() const { return reinterpret_cast<const PassRows *>(device_.data()); }
@@ -64,7 +66,7 @@ class PassTables {
     std::size_t kv_tokens_ = 0;
     PinnedArray<std::byte> host_;
     DeviceArray<std::byte> device_;
-    Event copied_;  // host_ may be written again
+    Event copied_;
 };
 
 }  // namespace kimi::cuda
