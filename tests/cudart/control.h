@@ -17,6 +17,8 @@ struct Machine {
     int driver_version = 13000, runtime_version = 13000;
     // Whether a device can have access to the memory of a peer; null: all can.
     std::function<bool(int device, int peer)> can_access = nullptr;
+    // What an operation seems to take between events, in microseconds: an NCCL call, any other.
+    double collective_us = 20, operation_us = 5;
     bool check_order = true;   // uses of the same bytes by two streams are ordered by something
     bool check_races = false;  // in shared memory
     // Real time without progress after which kernels that poll see time pass, and other waits are

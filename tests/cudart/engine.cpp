@@ -20,6 +20,11 @@ simt::host::Options options_of(const Machine &machine) {
     return options;
 }
 
+double duration_us(const Machine &machine, Task::Kind kind) {
+    if (kind == Task::Kind::kMarker) return 0;
+    return kind == Task::Kind::kCollective ? machine.collective_us : machine.operation_us;
+}
+
 std::string text_of_current() {
     return current_error().text;
 }
@@ -48,10 +53,12 @@ OpPtr Engine::add(int device, TaskPtr task, std::size_t lane, const std::vector<
     for (const OpPtr &b : before) {
         if (b == nullptr) continue;
         op->knows.join(b->knows);
+        op->end_us = std::max(op->end_us, b->end_us);
         if (b->done) continue;
         op->before.push_back(b);
         b->next.push_back(op);
     }
+    op->end_us += duration_us(machine_, op->task->kind);
     op->n_before = op->before.size();
     op->knows.reach(lane, op->place);
     ++n_added_;
@@ -277,7 +284,6 @@ void Engine::broken(const Op &op, cudaError_t error, const std::string &why) {
 
 void Engine::finish(const OpPtr &op) {
     op->done = true;
-    op->end = std::chrono::steady_clock::now();
     --n_wanted_;
     for (const OpPtr &next : op->next) {
         if (--next->n_before == 0 && next->wanted) ready_.push_back(next);

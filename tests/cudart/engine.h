@@ -3,6 +3,7 @@
 // what misses a wait sees that nothing has happened.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <memory>

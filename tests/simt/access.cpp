@@ -156,6 +156,21 @@ void mark(const Thread &thread, const Memory &m, std::size_t offset, unsigned by
     if (plain) check_order(thread, m, offset, bytes, how == Touch::kStore, site);
 }
 
+// Whether check_global() or check_shared() has nothing to say.
+bool is_fine(const Block &block, const GlobalPlace &place, unsigned bytes) {
+    const Memory *m = place.memory;
+    if (m == nullptr) return false;
+    const std::size_t offset = m->offset_of(place.address);
+    return m->live && offset <= m->bytes && bytes <= m->bytes - offset &&
+           place.address % bytes == 0 &&
+           (m->visible_to.load(std::memory_order_relaxed) >> block.run().device & 1U) != 0;
+}
+
+bool is_fine(const Block &block, const SharedPlace &place, unsigned bytes) {
+    return place.at >= place.begin && place.at <= place.end && bytes <= place.end - place.at &&
+           place.end <= block.shared_bytes() && place.at % bytes == 0;
+}
+
 }  // namespace
 
 void check_global(const Thread &thread, const GlobalPlace &place, std::uint64_t bytes,
@@ -223,8 +238,9 @@ void mark_global_read(const Thread &thread, const GlobalPlace &place, std::uint6
 std::byte *touch(const GlobalPlace &place, unsigned bytes, Touch how, Site site) {
     Thread &thread = current_thread();
     Block &block = *thread.block;
-    const char *what = is_write(how) ? "write" : "read";
-    check_global(thread, place, bytes, bytes, what, site);
+    if (!is_fine(block, place, bytes)) [[unlikely]] {
+        check_global(thread, place, bytes, bytes, is_write(how) ? "write" : "read", site);
+    }
     if (block.counts()) {
         block.make_room(thread, site);
         block.log(thread, site, place.memory, Access::pack(place.address, bytes, op_of(how)));
@@ -237,7 +253,9 @@ std::byte *touch(const GlobalPlace &place, unsigned bytes, Touch how, Site site)
 std::byte *touch(const SharedPlace &place, unsigned bytes, Touch how, Site site) {
     Thread &thread = current_thread();
     Block &block = *thread.block;
-    check_shared(thread, place, bytes, bytes, is_write(how) ? "write" : "read", site);
+    if (!is_fine(block, place, bytes)) [[unlikely]] {
+        check_shared(thread, place, bytes, bytes, is_write(how) ? "write" : "read", site);
+    }
     if (how != Touch::kLoad) wait_for_tensor_operations(thread);
     if (block.counts()) {
         block.make_room(thread, site);

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <utility>
 
 #include "base/error.h"
@@ -90,7 +91,7 @@ void Block::prepare_threads() {
     }
     for (unsigned i = 0; i < n_threads_; ++i) {
         Thread &t = threads_[i];
-        t = Thread();
+        std::construct_at(&t);
         static_cast<Context &>(t) = stacks_->start(i, thread_main);
         t.block = this;
         t.warp = &warps_[i / kWarpSize];

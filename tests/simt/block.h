@@ -29,12 +29,14 @@ enum class Wait : std::uint8_t { kNothing, kWarp, kBarrier, kMbarrier, kPoll, kL
 // cp.async groups of a thread are numbered from 1.
 struct AsyncGroups {
     static constexpr std::uint32_t kRemembered = 64;
-    std::uint32_t open = 1;      // takes new copies
-    std::uint32_t complete = 0;  // waited for, with all before
-    std::array<Stamp, kRemembered> waited_at{};
+    std::uint32_t open = 1;                    // takes new copies
+    std::uint32_t complete = 0;                // waited for, with all before
+    std::array<Stamp, kRemembered> waited_at;  // of complete ones
 };
 
 struct Thread : Context {
+    Thread() {}  // leaves async.waited_at as it is: clearing it for every thread takes time
+
     Block *block = nullptr;
     Warp *warp = nullptr;
     unsigned index = 0, lane = 0;  // in the block, in the warp
@@ -249,6 +251,11 @@ class Block {
     Order order_;
     Shadow shadow_;
 };
+
+inline void wait_for_tensor_operations(Thread &thread) {
+    const TensorQueue &q = *thread.warp->tensor;
+    if (q.queued[thread.lane] > q.executed) settle(thread);
+}
 
 // Inline, because after a switch of stacks the processor predicts no return: every frame less
 // counts.

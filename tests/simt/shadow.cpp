@@ -58,7 +58,7 @@ void Shadow::reset(Block &block, std::size_t bytes) {
     written_.clear();
     readers_.clear();
     sets_.clear();
-    transitions_.fill({});
+    if (block.checks_races()) transitions_.fill({});
     first_set_ = 0;
     extend(bytes);
 }

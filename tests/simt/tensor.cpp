@@ -237,7 +237,7 @@ void TensorQueue::reset() {
     queued.fill(0);
 }
 
-void wait_for_tensor_operations(Thread &thread) {
+void settle(Thread &thread) {
     TensorQueue &q = *thread.warp->tensor;
     while (q.queued[thread.lane] > q.executed) {
         if (run_tensor_queue(*thread.warp)) continue;

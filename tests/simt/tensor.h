@@ -66,6 +66,7 @@ bool run_tensor_queue(Warp &warp);
 // Returns when all that the thread has queued is done. Needed before a thread looks at a fragment,
 // writes shared memory or synchronises: an operation still queued must not see what comes later.
 void wait_for_tensor_operations(Thread &thread);
+void settle(Thread &thread);  // the same, if there is something
 
 void queue_ldmatrix(TensorKind kind, int n_matrices, PendingRegisters &f, PendingRegisters *g,
                     const SharedPlace &row, Site site);
