@@ -25,6 +25,9 @@ TEST_CASE("cuda: the machine is what the test says") {
     expect(cudaErrorInvalidDevice, cudaSetDevice(-1));
     start({.n_devices = 0});
     expect(cudaErrorNoDevice, cudaGetDeviceCount(&n));
+    expect(cudaErrorNoDevice, cudaGetLastError());
+    void *none = nullptr;
+    expect(cudaErrorNoDevice, cudaMalloc(&none, 1));
 }
 
 TEST_CASE("cuda: every host thread has its device and its last error") {

@@ -115,9 +115,9 @@ ncclResult_t enqueue(Runtime &r, const std::shared_ptr<const Collective> &c, cud
     return status == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
-bool is_usable(const Runtime &r, const Pointer &p, std::size_t bytes, int device) {
+bool is_usable(const Pointer &p, std::size_t bytes, int device) {
     return p.memory != nullptr && !p.memory->of_host && p.holds(bytes) &&
-           r.allocations.at(p.memory->base).device == device;
+           (p.memory->visible_to >> device & 1U) != 0;
 }
 
 ncclResult_t collective(const char *name, Collective c, ncclComm_t comm, cudaStream_t stream) {
@@ -130,10 +130,11 @@ ncclResult_t collective(const char *name, Collective c, ncclComm_t comm, cudaStr
             return refused(r, ncclInvalidArgument, cat(name, ": type or root"));
         }
         const int device = comm->mine().device;
-        if ((c.sends() && !is_usable(r, c.send, c.sent_bytes(), device)) ||
-            !is_usable(r, c.recv, c.received_bytes(), device)) {
-            return refused(r, ncclInvalidArgument,
-                           cat(name, ": a buffer is not inside memory of device ", device));
+        if ((c.sends() && !is_usable(c.send, c.sent_bytes(), device)) ||
+            !is_usable(c.recv, c.received_bytes(), device)) {
+            return refused(
+                r, ncclInvalidArgument,
+                cat(name, ": a buffer is not inside memory in reach of device ", device));
         }
         return now_or_later(
             r, lock,

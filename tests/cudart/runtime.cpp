@@ -35,7 +35,7 @@ Runtime &runtime() {
 
 Runtime::Runtime(const Machine &m)
     : machine(m),
-      devices(static_cast<std::size_t>(m.n_devices)),
+      devices(static_cast<std::size_t>(std::max(1, m.n_devices))),  // threads are on one anyway
       engine(m, {.error_of = [this](int d) { return device(d).error; },
                  .broken =
                      [this](int d, cudaError_t error, std::string why) {

@@ -130,7 +130,9 @@ cudaError_t call(const char *name, Needs needs, Body &&body) {
     if (r.engine.is_this_thread()) status = cudaErrorNotPermitted;
     const bool device = needs == Needs::kDevice || needs == Needs::kDeviceAndNoCapture;
     const bool no_capture = needs == Needs::kNoCapture || needs == Needs::kDeviceAndNoCapture;
-    if (status == cudaSuccess && device) status = r.current().error;
+    if (status == cudaSuccess && device) {
+        status = r.machine.n_devices > 0 ? r.current().error : cudaErrorNoDevice;
+    }
     if (status == cudaSuccess && no_capture && r.breaks_captures()) {
         status = cudaErrorStreamCaptureUnsupported;
     }

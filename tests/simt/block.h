@@ -114,8 +114,9 @@ struct Mbarrier {
     std::vector<Thread *> waiting;
 };
 
-// The thread that runs on this OS thread; null outside kernels.
-constinit inline thread_local Thread *running_thread = nullptr;
+// The thread that runs on this OS thread; null outside kernels. In a shared library, the default
+// model calls a function for every look at it.
+[[gnu::tls_model("initial-exec")]] constinit inline thread_local Thread *running_thread = nullptr;
 [[noreturn]] void fail_outside_kernel();
 // The same, for code that only kernels call. Throws kimi::Error outside.
 inline Thread &current_thread() {

@@ -22,8 +22,8 @@ struct Registry {
     std::map<std::uintptr_t, Memory *> by_base;  // live ones
 };
 Registry &registry() {
-    static Registry instance;
-    return instance;
+    static auto *const instance = new Registry;  // for whoever releases memory at exit
+    return *instance;
 }
 
 LazyBytes zeroed(std::size_t bytes) {

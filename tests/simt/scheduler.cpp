@@ -37,8 +37,8 @@ class BlockPool {
     std::vector<std::unique_ptr<Block>> free_;
 };
 BlockPool &pool() {
-    static BlockPool instance;
-    return instance;
+    static auto *const instance = new BlockPool;  // for schedulers that end at exit
+    return *instance;
 }
 
 }  // namespace

@@ -28,6 +28,12 @@ inline bool all_equal(const std::uint32_t *cells, unsigned n) {
     }
 }
 
+inline bool all_written(const std::uint32_t *cells, unsigned n) {
+    bool all = true;
+    for (unsigned i = 0; i < n; ++i) all &= cells[i] != 0;
+    return all;
+}
+
 inline void fill(std::uint32_t *cells, unsigned n, std::uint32_t value) {
     const std::uint64_t pair = std::uint64_t{value} << 32 | value;
     const std::uint64_t four[4] = {pair, pair, pair, pair};
@@ -83,6 +89,7 @@ void Shadow::forget() {
 
 void Shadow::read(Thread &thread, std::uint32_t offset, unsigned bytes, Site site) {
     const Range range = cells(offset, bytes);
+    if (!block_->checks_races() && all_written(&written_[range.first], range.n)) return;
     check_reads(thread, range, false, site);
     if (block_->checks_races()) {
         add_readers(thread, range, pack(thread.index, thread.stamp), site);

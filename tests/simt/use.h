@@ -17,8 +17,9 @@ class User {
     std::uint32_t id() const { return id_; }
     // Whether another one ended before this one began. 0 is nobody.
     bool follows(std::uint32_t other) {
-        if (other == 0 || other == id_ || other == last_) return true;
+        if (other == 0 || other == id_ || other == last_ || other == last_but_one_) return true;
         if (!is_after(other)) return false;
+        last_but_one_ = last_;
         last_ = other;
         return true;
     }
@@ -28,7 +29,7 @@ class User {
     virtual bool is_after(std::uint32_t other) const = 0;
 
   private:
-    std::uint32_t id_, last_ = 0;
+    std::uint32_t id_, last_ = 0, last_but_one_ = 0;
 };
 
 // The last users of 4 bytes. Of several readers that nothing orders, one is kept.
