@@ -177,6 +177,7 @@ struct DeviceLimits {
     std::uint32_t width = 0;  // inputs of a linear layer
     std::uint32_t top_k = 0, n_experts = 0, expert_width = 0, hidden = 0;
     std::uint32_t context = 0;  // tokens of a sequence
+    std::uint32_t vocab = 0;    // of all ranks
     MlaShape mla;
     KvShape kv;
     DraftShape draft;  // no heads: no drafter

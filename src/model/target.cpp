@@ -62,6 +62,7 @@ DeviceLimits Target::limits() const {
     limits.n_experts = c_.n_experts;
     limits.expert_width = c_.expert_width;
     limits.hidden = c_.hidden;
+    limits.vocab = c_.vocab;
     limits.mla = mla_;
     limits.kv = {KvType::bf16, c_.n_layers, 0, c_.kv_rank, c_.rope_dim};
     return limits;

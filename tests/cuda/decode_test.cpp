@@ -34,8 +34,8 @@ std::uint64_t check_reply(const std::shared_ptr<Engine> &engine, const std::stri
 }  // namespace
 
 TEST_CASE("cuda: one GPU gives the goldens' tokens, with and without drafts and graphs") {
-    for (const char *graphs : {R"("graphs": {"eager": true})",
-                               R"("graphs": {"widths": [1, 8, 64], "sessions": [1]})"}) {
+    for (const char *graphs :
+         {R"("graphs": {"eager": true})", R"("graphs": {"widths": [1, 8, 64], "sessions": [1]})"}) {
         CAPTURE(graphs);
         cudart::start({.n_sms = 4});
         const auto engine = test::cuda_engine(cat(test::cuda_ranks(1), ", ", graphs));

@@ -17,10 +17,9 @@ inline std::string cuda_ranks(int n) {
 }
 
 inline std::string cuda_deployment(const TempDir &dir, const std::string &fields) {
-    return dir.write(
-        "d.json", cat(R"({"backend": "cuda", "cuda_library": ")", KIMI_CUDA_SIMT,
-                      R"(", "checkpoint": ")", nano(), R"(", "drafter": ")", nano(),
-                      R"(/drafter", "context_limit": 2048, )", fields, "}"));
+    return dir.write("d.json", cat(R"({"backend": "cuda", "cuda_library": ")", KIMI_CUDA_SIMT,
+                                   R"(", "checkpoint": ")", nano(), R"(", "drafter": ")", nano(),
+                                   R"(/drafter", "context_limit": 2048, )", fields, "}"));
 }
 
 inline std::shared_ptr<Engine> cuda_engine(const std::string &fields) {

@@ -69,6 +69,7 @@ class CudaDevice final : public Device {
         graphs_.emplace(limits.graphs, limits.context + kMaxTreeNodes, stream_);
         embedded_ = {std::size_t{kMaxRows} * limits.hidden, "activations"};
         split_ = {group_->n_ranks() > 1 ? std::size_t{kMaxRows} * limits.width : 0, "activations"};
+        reserve_logits(limits.vocab);
         top_tokens_ = {std::size_t{kMaxRows} * kTopKMax, "drafted tokens"};
         top_log_p_ = {std::size_t{kMaxRows} * kTopKMax, "drafted tokens"};
         top_tokens_host_ = {top_tokens_.size(), "drafted tokens"};
@@ -174,15 +175,8 @@ class CudaDevice final : public Device {
         const std::uint32_t n = tables_->n_picked(), whole = vocab * group_->n_ranks();
         const float *all = logits.data;
         if (group_->n_ranks() > 1) {
-            if (whole_logits_.size() == 0)
-                whole_logits_ = {std::size_t{kMaxRows} * whole, "logits of all ranks"};
             collectives_->gather(logits.data, vocab, n, whole_logits_.data());
             all = whole_logits_.data();
-        }
-        const std::size_t parts = std::size_t{kMaxRows} * top_k_chunks(whole);
-        if (part_sums_.size() < 2 * parts) {
-            part_keys_ = {parts * kTopKMax, "drafted tokens"};
-            part_sums_ = {parts * 2, "drafted tokens"};
         }
         kimi::top_k({all, count_at(Rows::picked), n, whole, k, top_tokens_.data(),
                      top_log_p_.data(), part_keys_.data(), part_sums_.data()},
@@ -243,7 +237,7 @@ class CudaDevice final : public Device {
         use();
         const std::size_t n = std::size_t{tables_->n_picked()} * width;
         if (read_ != buffer.data) {
-            if (read_host_.size() < n) read_host_ = {std::size_t{kMaxRows} * width, "logits"};
+            KIMI_CHECK(n <= read_host_.size());
             copy_back(read_host_.data(), buffer.data, n * sizeof(float));
             collectives_->finish();
             read_ = buffer.data;
@@ -260,6 +254,15 @@ class CudaDevice final : public Device {
         tables_->make_for(graphs_->begin(tables_->shape()));
         read_ = nullptr;
     }
+    void reserve_logits(std::uint32_t vocab) {
+        const std::size_t parts = std::size_t{kMaxRows} * top_k_chunks(vocab);
+        part_keys_ = {parts * kTopKMax, "drafted tokens"};
+        part_sums_ = {parts * 2, "drafted tokens"};
+        read_host_ = {std::size_t{kMaxRows} * vocab / group_->n_ranks(), "logits"};
+        if (group_->n_ranks() > 1)
+            whole_logits_ = {std::size_t{kMaxRows} * vocab, "logits of all ranks"};
+    }
+
     // Outputs that the ranks share go through split_.
     void linear_of_one_input(std::span<const LinearJob> jobs, Rows of) {
         LinearJob own[kSkinnyGemmMaxJobs];
