@@ -6,6 +6,7 @@
 #include <cstring>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 #include "base/error.h"
 #include "kimi/kimi.h"
@@ -15,19 +16,16 @@ namespace kimi::capi {
 // Fills the caller's record, if there is one; returns status.
 kimi_status report(kimi_error *error, kimi_status status, std::string_view text) noexcept;
 
-// Runs f and turns what it throws into a status.
+// Runs f and turns what it throws into a status. f may also return a status that it has reported.
 template <typename F>
 kimi_status guarded(kimi_error *error, F &&f) noexcept {
     try {
+        if constexpr (std::is_same_v<std::invoke_result_t<F>, kimi_status>) return f();
         f();
         return report(error, KIMI_OK, {});
     } catch (...) {
-        try {
-            const Error caught = current_error();
-            return report(error, caught.status, caught.text);
-        } catch (...) {
-            return report(error, KIMI_OUT_OF_MEMORY, "out of memory");
-        }
+        const Error caught = current_error();
+        return report(error, caught.status, caught.text);
     }
 }
 

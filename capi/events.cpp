@@ -4,6 +4,7 @@
 #include "capi/boundary.h"
 #include "capi/handles.h"
 #include "capi/in_use.h"
+#include "capi/step.h"
 
 using namespace kimi;
 using namespace kimi::capi;
@@ -44,14 +45,13 @@ kimi_event make_event(const Session &session, std::uint32_t kind) {
     return event;
 }
 
-// Steps until there is an event.
+// Steps until there is an event, or no step for lack of room.
 std::uint32_t next_event(const InUse &held) {
     Session &session = held.session();
     std::uint32_t kind = session.take_event();
     while (kind == KIMI_EVENT_NONE && session.result().phase != KIMI_PHASE_FINISHED) {
         session.engine().step(held.batch());
-        const StepResult &result = session.result();
-        if (result.status == KIMI_BUSY) throw Error{result.status, result.error};
+        if (session.result().status == KIMI_BUSY) break;
         kind = session.take_event();
     }
     return kind;
@@ -68,8 +68,11 @@ kimi_status kimi_session_next_event(kimi_session *session, uint32_t flags, kimi_
         const InUse held(session);
         const std::uint32_t kind =
             flags == KIMI_NO_STEP ? held.session().take_event() : next_event(held);
-        write_struct(out, size, make_event(held.session(), kind));
-        const Error &failure = held.session().failure();
-        if (kind == KIMI_EVENT_FINISHED && failure.status != KIMI_OK) throw failure;
+        const Session &of = held.session();
+        if (kind == KIMI_EVENT_NONE && flags != KIMI_NO_STEP && of.result().status == KIMI_BUSY)
+            return report_step(of, error);
+        write_struct(out, size, make_event(of, kind));
+        if (kind != KIMI_EVENT_FINISHED) return report(error, KIMI_OK, {});
+        return report(error, of.failure().status, of.failure().text);
     });
 }

@@ -23,9 +23,12 @@ kimi_status kimi_session_poll(kimi_session *session, kimi_step *out, int32_t *re
         int32_t &is_ready = not_null(ready, "ready");
         InUse held(session, Use::background);
         is_ready = session->background.collect();
-        if (is_ready == 0) return held.leave(Use::background);
+        if (is_ready == 0) {
+            held.leave(Use::background);
+            return report(error, KIMI_OK, {});
+        }
         write_step(held.session(), out, size);
-        check_step(held.session());
+        return report_step(held.session(), error);
     });
 }
 

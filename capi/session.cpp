@@ -12,8 +12,8 @@ using namespace kimi::capi;
 
 namespace {
 
-// One step of every session; `size` is that of the elements of out.
-void step(const InUse &held, kimi_step *out, std::size_t size) {
+// One step of every session; `size` is that of the elements of out. Reports the first error.
+kimi_status step(const InUse &held, kimi_step *out, std::size_t size, kimi_error *error) {
     Engine &engine = held.session().engine();
     for (const Session *session : held.batch())
         if (&session->engine() != &engine)
@@ -21,7 +21,9 @@ void step(const InUse &held, kimi_step *out, std::size_t size) {
     engine.step(held.batch());
     char *to = reinterpret_cast<char *>(out);
     for (const Session *session : held.batch()) write_step(*session, to, size), to += size;
-    for (const Session *session : held.batch()) check_step(*session);
+    for (const Session *session : held.batch())
+        if (session->result().status != KIMI_OK) return report_step(*session, error);
+    return report(error, KIMI_OK, {});
 }
 
 }  // namespace
@@ -96,13 +98,15 @@ kimi_status kimi_session_append_chat(kimi_session *session, const char *json, si
 }
 
 kimi_status kimi_decode_step(kimi_session *session, kimi_step *out, kimi_error *error) noexcept {
-    return guarded(error, [&] { step(InUse(session), out, struct_size(out, "out")); });
+    return guarded(error,
+                   [&] { return step(InUse(session), out, struct_size(out, "out"), error); });
 }
 
 kimi_status kimi_decode_batch(kimi_session *const *sessions, size_t n, kimi_step *out,
                               kimi_error *error) noexcept {
     return guarded(error, [&] {
-        if (n > 0) step(InUse(sessions, n), out, struct_size(out, "out"));
+        if (n == 0) return report(error, KIMI_OK, {});
+        return step(InUse(sessions, n), out, struct_size(out, "out"), error);
     });
 }
 

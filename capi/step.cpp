@@ -25,9 +25,8 @@ void write_step(const Session &session, void *out, std::size_t size) {
     write_struct(out, size, step);
 }
 
-void check_step(const Session &session) {
-    const StepResult &result = session.result();
-    if (result.status != KIMI_OK) throw Error{result.status, result.error};
+kimi_status report_step(const Session &session, kimi_error *error) noexcept {
+    return report(error, session.result().status, session.result().error);
 }
 
 }  // namespace kimi::capi

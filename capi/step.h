@@ -10,7 +10,7 @@ namespace kimi::capi {
 
 // What the session's last step did, as far as a caller's struct of `size` bytes holds it.
 void write_step(const Session &session, void *out, std::size_t size);
-// Throws the error of the session's last step, if it has one.
-void check_step(const Session &session);
+// Reports how the session's last step ended.
+kimi_status report_step(const Session &session, kimi_error *error) noexcept;
 
 }  // namespace kimi::capi

@@ -50,9 +50,8 @@ void AtomicFile::commit() {
     close(fd_);
     fd_ = -1;
     // The new name is durable when its folder is.
-    const std::size_t slash = path_.rfind('/');
-    const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
-    const int dir = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    path_.resize(path_.rfind('/') + 1);
+    const int dir = open(path_.empty() ? "." : path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0) return;
     fsync(dir);
     close(dir);

@@ -46,7 +46,7 @@ template <typename... Parts>
 }
 
 // The exception being handled, as a status and a text. Call it in a catch block.
-Error current_error();
+Error current_error() noexcept;
 
 }  // namespace kimi
 

@@ -18,12 +18,15 @@ std::string reason(int code) {
     return std::generic_category().message(code);
 }
 
+bool is_missing(int code) {
+    return code == ENOENT || code == ENOTDIR;
+}
+
 class Descriptor {
   public:
     explicit Descriptor(const std::string &path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
         if (fd_ >= 0) return;
-        const bool missing = errno == ENOENT || errno == ENOTDIR;
-        fail(missing ? KIMI_NOT_FOUND : KIMI_IO, path, ": cannot open: ", reason(errno));
+        fail(is_missing(errno) ? KIMI_NOT_FOUND : KIMI_IO, path, ": cannot open: ", reason(errno));
     }
     Descriptor(const Descriptor &) = delete;
     Descriptor &operator=(const Descriptor &) = delete;
@@ -92,6 +95,13 @@ std::string read_file(const std::string &path, std::size_t max_bytes) {
 bool is_directory(const std::string &path) {
     struct stat info {};
     return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+bool file_exists(const std::string &path) {
+    struct stat info {};
+    if (stat(path.c_str(), &info) == 0) return true;
+    if (!is_missing(errno)) fail(KIMI_IO, path, ": cannot stat: ", reason(errno));
+    return false;
 }
 
 }  // namespace kimi

@@ -29,5 +29,7 @@ class MappedFile {
 std::string read_file(const std::string &path, std::size_t max_bytes);
 
 bool is_directory(const std::string &path);
+// Throws KIMI_IO where that cannot be told.
+bool file_exists(const std::string &path);
 
 }  // namespace kimi

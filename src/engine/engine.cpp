@@ -23,6 +23,8 @@ Engine::Engine(const std::string &deployment_path, const Progress &progress, con
     if (static_cast<std::uint32_t>(tokenizer_->vocab_size()) > vocab())
         fail(KIMI_CORRUPT, deployment_.checkpoint, "/tiktoken.model: has ",
              tokenizer_->vocab_size(), " tokens, config.json says vocab_size ", vocab());
+    for (std::int32_t token = 0; token < tokenizer_->vocab_size(); ++token)
+        longest_token_ = std::max(longest_token_, tokenizer_->token_bytes(token).size());
     log_summary(host_.log, deployment_, runner_, memory_bytes());
 }
 

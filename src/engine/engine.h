@@ -31,6 +31,7 @@ class Engine {
     bool is_stop(std::int32_t token) const;
     // The bytes of a token; empty where the tokenizer has none.
     std::string_view token_text(std::int32_t token) const;
+    std::size_t longest_token() const { return longest_token_; }  // bytes
 
     ConstraintCache &constraints() { return constraints_; }
 
@@ -64,6 +65,7 @@ class Engine {
     Runner runner_;
     std::shared_ptr<const Tokenizer> tokenizer_;
     ConstraintCache constraints_;
+    std::size_t longest_token_ = 0;
 
     std::mutex mutex_;  // guards all below
     KvSpace kv_;

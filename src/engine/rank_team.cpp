@@ -8,17 +8,6 @@
 #include "base/error.h"
 
 namespace kimi {
-namespace {
-
-Error caught() noexcept {
-    try {
-        return current_error();
-    } catch (...) {
-        return {KIMI_OUT_OF_MEMORY, "out of memory"};
-    }
-}
-
-}  // namespace
 
 // What the team shares with its threads.
 struct RankTeam::State {
@@ -71,7 +60,7 @@ void RankTeam::work(std::shared_ptr<State> state, std::uint32_t rank) noexcept {
             s.job(rank);
             lock.lock();
         } catch (...) {
-            Error error = caught();
+            Error error = current_error();
             lock.lock();
             if (!s.error) s.error = std::move(error), s.failed = rank;
             s.meeting->abort();
@@ -127,17 +116,14 @@ std::uint32_t RankTeam::stop() {
     s.meeting->abort();
     s.done.wait_for(lock, patience_.end,
                     [&] { return s.count(State::Rank::ended) == s.ranks.size(); });
-    const std::vector<State::Rank> ranks = s.ranks;
-    lock.unlock();
     std::uint32_t n_stuck = 0;
     for (std::uint32_t rank = 0; rank < threads_.size(); ++rank) {
-        if (ranks[rank] == State::Rank::ended) {
-            threads_[rank].join();
-        } else {
-            threads_[rank].detach();
-            ++n_stuck;
-            log_.warning("rank ", rank, " is stuck: it is left behind with its memory");
-        }
+        const bool ended = s.ranks[rank] == State::Rank::ended;
+        lock.unlock();  // the thread's last deed is to give it up
+        ended ? threads_[rank].join() : threads_[rank].detach();
+        if (!ended) log_.warning("rank ", rank, " is stuck: it is left behind with its memory");
+        lock.lock();
+        n_stuck += !ended;
     }
     threads_.clear();
     return n_stuck;

@@ -171,8 +171,14 @@ std::uint64_t Runner::weight_bytes() const {
     return bytes;
 }
 
-Digest Runner::drafter_digest() const {
-    return drafter() ? checkpoint_digest(model_->drafter_checkpoint) : Digest{};
+Runner::Digests Runner::digests() const {
+    const std::lock_guard lock(digests_mutex_);
+    if (!digests_) {
+        Digests made{checkpoint_digest(model_->checkpoint), {}};
+        if (drafter()) made.drafter = checkpoint_digest(model_->drafter_checkpoint);
+        digests_ = made;
+    }
+    return *digests_;
 }
 
 template <typename Arguments>

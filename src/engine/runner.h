@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -64,9 +65,12 @@ class Runner {
     const ModelConfig &config() const { return model_->config; }
     const TargetWeights &weights() const { return model_->weights; }  // of all ranks
     std::uint64_t weight_bytes() const;                               // of both checkpoints
-    // Of the checkpoints; the drafter's is zero where there is none.
-    Digest target_digest() const { return checkpoint_digest(model_->checkpoint); }
-    Digest drafter_digest() const;
+    // Of the checkpoints; the drafter's is zero where there is none. Any thread.
+    // They read a little of every file, so they are computed when they are first asked for.
+    struct Digests {
+        Digest target{}, drafter{};
+    };
+    Digests digests() const;
     // What the drafter's rope is multiplied by.
     float rope_attention_factor() const { return drafter() ? drafter()->rope_amplitude() : 0; }
     const DeviceLimits &limits() const { return model_->limits; }
@@ -109,6 +113,8 @@ class Runner {
     void make_team(const Host &host);
 
     std::shared_ptr<Model> model_;
+    mutable std::mutex digests_mutex_;  // guards the next
+    mutable std::optional<Digests> digests_;
     std::unique_ptr<KvMemory> memory_;
     std::unique_ptr<RankTeam> team_;  // of more than one rank
     std::vector<float> logits_;       // [vocab] of several ranks

@@ -48,7 +48,7 @@ void Scheduler::pass(std::vector<Session *> &waiting, bool concurrent) {
         broken_ = true;
         const Error error = current_error();
         log_.error("the engine failed and does no further work: ", error.text);
-        for (const Work &work : work_) work.session->fail(error.status, error.text);
+        for (const Work &work : work_) work.session->fail(error);
     }
 }
 
@@ -97,8 +97,7 @@ std::uint32_t Scheduler::admit(Session &session, std::uint32_t room) {
         n_rows_ += rows;
         return rows;
     } catch (...) {
-        const Error error = current_error();
-        session.fail(error.status, error.text);
+        session.fail(current_error());
         return 0;
     }
 }
@@ -157,8 +156,7 @@ void Scheduler::run() {
                 finish_prompt(work);
             }
         } catch (...) {
-            const Error error = current_error();
-            work.session->fail(error.status, error.text);
+            work.session->fail(current_error());
         }
         work.session->end_step();
     }

@@ -11,7 +11,9 @@ namespace kimi {
 Session::Session(std::shared_ptr<Engine> engine, const SessionOptions &options)
     : engine_(std::move(engine)), options_(options), next_options_(options) {
     tokens_.reserve(engine_->context_limit());
-    text_.reserve(4096);
+    characters_.reserve(engine_->longest_token());
+    text_.reserve((kMaxTreeNodes + 1) * engine_->longest_token() + KIMI_MAX_STOP_BYTES);
+    logprobs_.reserve((kMaxTreeNodes + 1) * (KIMI_MAX_LOGPROBS + 1));
     engine_->kv()->open(kv_, engine_->context_limit() + kMaxTreeNodes);
 }
 
@@ -25,10 +27,9 @@ Session::Session(std::shared_ptr<Engine> engine, SessionState state)
     if (state.reply_begin > state.tokens.size() || state.phase > KIMI_PHASE_FINISHED)
         kimi::fail(KIMI_CORRUPT, "the session's state contradicts itself");
     tokens_.assign(state.tokens.begin(), state.tokens.end());
+    reset_reply(beginning(state.rules, tokens().first(state.reply_begin)));
     reply_begin_ = state.reply_begin;
-    rules_ = std::move(state.rules);
     next_rules_ = std::move(state.next_rules);
-    reset_reply();
     result_.phase = state.phase;
     result_.finish_reason = state.finish_reason;
     result_.prompt_total = reply_begin_;
@@ -88,64 +89,81 @@ void Session::append(std::span<const std::int32_t> tokens) {
         kimi::fail(KIMI_TOO_LONG, "the prompt would make the session ", tokens_.size(), " + ",
                    tokens.size(), " tokens long, at most ", limit - 1, " leave room for a reply");
     check_tokens(tokens);
-    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-    start_reply();
+    splice(tokens_.size(), tokens, next_rules_);
 }
 
 void Session::replace(std::span<const std::int32_t> tokens, std::vector<std::string> tools) {
     check_tokens(tokens);
+    if (tokens.empty() || tokens.size() >= engine_->context_limit())
+        return append(tokens);  // throws
     const auto differ =
         std::mismatch(tokens_.begin(), tokens_.end(), tokens.begin(), tokens.end()).first;
     // The last token is always processed again: its logits begin the reply.
-    const std::size_t common = std::min<std::size_t>(
-        static_cast<std::size_t>(differ - tokens_.begin()), tokens.empty() ? 0 : tokens.size() - 1);
-    if (tokens.empty() || tokens.size() >= engine_->context_limit())
-        return append(tokens);  // throws
-    next_rules_.tools = std::move(tools);
-    truncate(common);
-    append(tokens.subspan(common));
+    const auto common = std::min<std::size_t>(static_cast<std::size_t>(differ - tokens_.begin()),
+                                              tokens.size() - 1);
+    ReplyRules rules = next_rules_;
+    rules.tools = std::move(tools);
+    splice(common, tokens.subspan(common), rules);
+    next_rules_ = std::move(rules);
 }
 
 void Session::truncate(std::uint64_t n) {
     if (n > tokens_.size())
         kimi::fail(KIMI_INVALID_ARGUMENT, "n is ", n, ", the session has ", tokens_.size(),
                    " tokens");
-    const auto kv = engine_->kv();
-    if (n < kv_.n_tokens) kv->keep(kv_, tokens());
-    kv->truncate(kv_, static_cast<std::uint32_t>(n));
-    tokens_.resize(n);
-    reply_begin_ = n;
-    reset_reply();
+    Beginning after = beginning(rules_, tokens().first(n));
+    drop(n);
+    reset_reply(std::move(after));
 }
 
-void Session::start_reply() {
+void Session::splice(std::size_t keep, std::span<const std::int32_t> tokens,
+                     const ReplyRules &rules) {
+    std::vector<std::int32_t> prompt;
+    prompt.reserve(keep + tokens.size());
+    prompt.assign(tokens_.begin(), tokens_.begin() + static_cast<std::ptrdiff_t>(keep));
+    prompt.insert(prompt.end(), tokens.begin(), tokens.end());
+    Beginning reply = beginning(rules, prompt);
+    drop(keep);
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
     options_ = next_options_;
-    rules_ = next_rules_;
-    reply_begin_ = tokens_.size();
-    reset_reply();
+    reset_reply(std::move(reply));
     result_.phase = KIMI_PHASE_PREFILL;
     result_.prompt_total = reply_begin_;
-    update_progress();
     reused(kv_.n_tokens);
-    logprobs_.reserve(options_.logprobs > 0 ? (kMaxTreeNodes + 1) * (options_.logprobs + 1) : 0);
     ++stats_.replies;
     reply_start_ = Clock::now();
     cancelled_.store(false, std::memory_order_relaxed);
 }
 
-void Session::reset_reply() {
+void Session::drop(std::size_t n) {
+    if (n == tokens_.size()) return;
+    const auto kv = engine_->kv();
+    if (n < kv_.n_tokens) kv->keep(kv_, tokens());
+    kv->truncate(kv_, static_cast<std::uint32_t>(n));
+    tokens_.resize(n);
+}
+
+Session::Beginning Session::beginning(const ReplyRules &rules,
+                                      std::span<const std::int32_t> prompt) const {
+    Beginning out{rules, StopStrings(rules.stop_strings), {}};
+    if (rules.constraint)
+        out.state = rules.constraint->start(output_start(*engine_->tokenizer(), prompt).reasoning);
+    return out;
+}
+
+void Session::reset_reply(Beginning &&beginning) {
+    rules_ = std::move(beginning.rules);
+    stop_strings_ = std::move(beginning.stop_strings);
+    reply_state_ = beginning.state;
+    reply_begin_ = tokens_.size();
     n_committed_ = 0;
     text_.clear();
     logprobs_.clear();
     utf8_ = Utf8Stream();
-    stop_strings_ = StopStrings(rules_.stop_strings);
     result_ = {};
     failure_ = {};
     events_.reset();
     events_taken_ = 0;
-    if (!rules_.constraint) return;
-    const OutputStart start = output_start(*engine_->tokenizer(), tokens().first(reply_begin_));
-    reply_state_ = rules_.constraint->start(start.reasoning);
 }
 
 bool Session::begin_step() {
@@ -255,12 +273,20 @@ void Session::drafted(const DraftTree &tree, std::uint32_t n_accepted) {
     for (std::uint32_t d = 0; d < n_accepted; ++d) ++stats_.accepted_at[d];
 }
 
-void Session::fail(kimi_status status, std::string text) {
-    result_.status = status;
-    result_.error = std::move(text);
-    if (status == KIMI_BUSY) return;
-    failure_ = {result_.status, result_.error};
-    finish(KIMI_FINISH_ERROR);
+void Session::fail(const Error &error) noexcept {
+    const bool ends = error.status != KIMI_BUSY;
+    result_.status = error.status;
+    if (ends) failure_.status = error.status;
+    try {
+        result_.error = error.text;
+        if (ends) failure_.text = error.text;
+        if (ends) finish(KIMI_FINISH_ERROR);
+    } catch (...) {
+        // Without memory there is no text.
+    }
+    if (!ends) return;
+    result_.phase = KIMI_PHASE_FINISHED;
+    result_.finish_reason = KIMI_FINISH_ERROR;
 }
 
 void Session::finish(std::uint32_t reason) {

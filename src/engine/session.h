@@ -72,7 +72,9 @@ class Session {
     void set_options(const SessionOptions &options) { next_options_ = options; }
     // The same of the rules.
     ReplyRules &next_rules() { return next_rules_; }
-    // Throws KIMI_INVALID_ARGUMENT or KIMI_TOO_LONG and changes nothing then.
+    // These change nothing where they throw.
+
+    // Throws KIMI_INVALID_ARGUMENT or KIMI_TOO_LONG.
     void append(std::span<const std::int32_t> tokens);
     // Replaces the sequence, keeping what was processed of the longest common prefix. tools: the
     // names of the functions that it declares.
@@ -137,13 +139,22 @@ class Session {
     // A decode step verified this tree.
     void drafted(const DraftTree &tree, std::uint32_t n_accepted);
     // Ends the step with an error. KIMI_BUSY leaves the reply as it is, everything else ends it.
-    void fail(kimi_status status, std::string text);
+    void fail(const Error &error) noexcept;
 
   private:
     using Clock = std::chrono::steady_clock;
+    // What a reply begins with.
+    struct Beginning {
+        ReplyRules rules;
+        StopStrings stop_strings;
+        ReplyState state;
+    };
 
-    void start_reply();
-    void reset_reply();
+    Beginning beginning(const ReplyRules &rules, std::span<const std::int32_t> prompt) const;
+    // Replaces the tokens from `keep` on and starts a reply with these rules.
+    void splice(std::size_t keep, std::span<const std::int32_t> tokens, const ReplyRules &rules);
+    void drop(std::size_t n);
+    void reset_reply(Beginning &&beginning);
     // True where the reply was cancelled, or its time is over: it ends then.
     bool interrupted();
     // Takes a token into the reply's text and constraint. True where a stop string ended.

@@ -51,8 +51,9 @@ Origin origin_of(Engine &engine) {
     const Runner &runner = engine.runner();
     const auto kv = engine.kv();
     Origin origin;
-    origin.target = runner.target_digest();
-    origin.drafter = runner.drafter_digest();
+    const Runner::Digests digests = runner.digests();
+    origin.target = digests.target;
+    origin.drafter = digests.drafter;
     origin.kv_type = static_cast<std::uint32_t>(runner.kv().type);
     origin.latent_norm_eps = runner.weights().layers[0].mla.norm_eps;
     origin.rope_attention_factor = runner.rope_attention_factor();

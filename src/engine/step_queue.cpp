@@ -18,6 +18,7 @@ constexpr int kPatience = 32, kPatienceOfPrompts = 2;
 }  // namespace
 
 StepQueue::StepQueue(Pass pass) : pass_(std::move(pass)) {
+    callers_.reserve(kMaxJoined);
     joined_.reserve(kMaxJoined);
 }
 

@@ -17,6 +17,9 @@ class DefragPlan {
   public:
     explicit DefragPlan(std::uint32_t n_pages);
 
+    // Makes room for so many tables: below that, nothing is allocated.
+    void reserve(std::size_t n_tables) { order_.reserve(n_tables); }
+
     // Computes the layout. Returns the number of pages that are not where they should be.
     std::uint32_t make(const PagePool &pool, std::span<BlockTable *const> tables,
                        std::span<const std::uint32_t> cached);

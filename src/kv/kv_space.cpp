@@ -34,6 +34,7 @@ KvSpace::KvSpace(KvMemory &memory, const DeviceLimits &limits, const HostHeap &h
 void KvSpace::open(KvSequence &sequence, std::uint32_t max_tokens) {
     sequence.pages.reserve(pages_for(max_tokens));
     tables_.reserve(tables_.size() + 1);
+    plan_.reserve(tables_.size() + 1);
     sequences_.push_back(&sequence);
     tables_.push_back(&sequence.pages);
     if (!free_rings_.empty()) {

@@ -1,7 +1,5 @@
 #include "model/checkpoint.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <set>
 
@@ -20,11 +18,6 @@ bool is_text_tensor(std::string_view name) {
 
 bool any_tensor(std::string_view) {
     return true;
-}
-
-bool exists(const std::string &path) {
-    struct stat info {};
-    return stat(path.c_str(), &info) == 0;
 }
 
 std::unordered_map<std::string, std::string> read_index(const std::string &path) {
@@ -70,7 +63,7 @@ void Checkpoint::open(const std::string &folder, bool (*wanted)(std::string_view
                       const Progress &progress) {
     folder_ = folder;
     const std::string index_path = cat(folder, "/model.safetensors.index.json");
-    if (!exists(index_path)) {
+    if (!file_exists(index_path)) {
         files_.emplace_back(cat(folder, "/model.safetensors"));
         read_shards(wanted, nullptr, progress);
         return;

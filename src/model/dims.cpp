@@ -1,7 +1,6 @@
 #include "model/dims.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
@@ -16,7 +15,7 @@ bool is_int4_expert(std::string_view tensor) {
 
 bool has_int4_experts(const std::string &folder) {
     const std::string whole = folder + "/model.safetensors";
-    if (std::filesystem::exists(whole)) {
+    if (file_exists(whole)) {
         const MappedFile file(whole);
         const std::vector<Tensor> tensors = read_safetensors(file);
         return std::any_of(tensors.begin(), tensors.end(),

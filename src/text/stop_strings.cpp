@@ -4,6 +4,12 @@
 
 namespace kimi {
 
+StopStrings::StopStrings(std::vector<std::string> strings) : strings_(std::move(strings)) {
+    std::size_t longest = 0;
+    for (const std::string &string : strings_) longest = std::max(longest, string.size());
+    held_.reserve(longest + 1);
+}
+
 bool StopStrings::push(std::string_view piece, std::string &out) {
     for (const char byte : piece) {
         held_ += byte;

@@ -13,10 +13,11 @@ class StopStrings {
   public:
     StopStrings() = default;
     // None may be empty.
-    explicit StopStrings(std::vector<std::string> strings) : strings_(std::move(strings)) {}
+    explicit StopStrings(std::vector<std::string> strings);
 
     // Appends to `out` what no later match can take back. True where a string ended: the text is
-    // over. The output is whole characters if the pieces and the strings are.
+    // over. The output is whole characters if the pieces and the strings are. Allocates nothing but
+    // for `out`.
     bool push(std::string_view piece, std::string &out);
     // The text is over without a match: appends what was held back.
     void flush(std::string &out);

@@ -64,19 +64,19 @@ std::size_t find_invalid_utf8(std::string_view bytes) {
 }
 
 void Utf8Stream::push(std::string_view bytes, std::string &out) {
-    held_.append(bytes);
-    std::size_t done = 0;
-    while (done < held_.size()) {
-        const Utf8Unit unit = first_utf8_unit(std::string_view(held_).substr(done));
-        if (unit.kind == Utf8Unit::Kind::partial) break;
-        if (unit.kind == Utf8Unit::Kind::valid) {
-            out.append(held_, done, unit.size);
-        } else {
-            out.append(kReplacement);
+    for (const char byte : bytes) {
+        held_ += byte;
+        while (!held_.empty()) {
+            const Utf8Unit unit = first_utf8_unit(held_);
+            if (unit.kind == Utf8Unit::Kind::partial) break;
+            if (unit.kind == Utf8Unit::Kind::valid) {
+                out.append(held_, 0, unit.size);
+            } else {
+                out.append(kReplacement);
+            }
+            held_.erase(0, unit.size);
         }
-        done += unit.size;
     }
-    held_.erase(0, done);
 }
 
 void Utf8Stream::flush(std::string &out) {

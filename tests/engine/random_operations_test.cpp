@@ -219,17 +219,7 @@ std::string fields(const std::string &checkpoint, const std::string &rest) {
 
 TEST_CASE("random operations: every reply is that of a fresh session, and the pages add up") {
     const test::TempDir dir;
-    ModelConfig shape = test::tiny_shape();
-    shape.nope_dim = 32;
-    synth::write_target(dir.path(), shape, false, 1);
-    synth::write_tokenizer(dir.path(), 256);
-    const std::string drafter = dir.file("drafter");
-    std::filesystem::create_directory(drafter);
-    synth::write_drafter(drafter, shape, 1);
-    // A window that is shorter than the sessions.
-    nlohmann::json config = nlohmann::json::parse(read_file(drafter + "/config.json", 1 << 20));
-    config["sliding_window"] = 100;
-    dir.write("drafter/config.json", config.dump());
+    test::write_tiny_model(dir.path());
     const std::string small =
         dir.write("small.json", fields(dir.path(),
                                        ", \"drafter\": \"drafter\", \"prefill_chunk\": 48, "

@@ -14,20 +14,10 @@
 #include "model/config.h"
 #include "model/target.h"
 #include "model/target_weights.h"
-#include "tools/synth/layout.h"
+#include "tiny_model.h"
 #include "tools/synth/random_weights.h"
-#include "tools/synth/write.h"
 
 namespace kimi::test {
-
-// A dense layer and one with four experts.
-inline ModelConfig tiny_shape() {
-    ModelConfig c = synth::k26_shape();
-    c.n_layers = 2, c.hidden = 64, c.n_heads = 2, c.vocab = 512;
-    c.q_rank = 32, c.kv_rank = 64, c.nope_dim = 16, c.rope_dim = 16, c.v_dim = 16;
-    c.dense_width = 96, c.n_experts = 4, c.top_k = 2, c.expert_width = 32;
-    return c;
-}
 
 struct TinyCheckpoint {
     nlohmann::ordered_json config =
