@@ -39,7 +39,7 @@ SessionOptions read_session_options(const kimi_session_options *in) {
             fail(KIMI_INVALID_ARGUMENT, "options.", name, " is ", value, ", must be from 0 to ",
                  max);
     };
-    in_range("temperature", o.temperature, 1e4f);
+    in_range("temperature", o.temperature, kMaxTemperature);
     in_range("top_p", o.top_p, 1);
     in_range("min_p", o.min_p, 1);
     if (o.draft_budget > kMaxTreeNodes && o.draft_budget != KIMI_AUTO)

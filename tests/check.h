@@ -18,7 +18,7 @@
 namespace kimi::test {
 
 // Under a sanitizer: time and memory mean nothing then.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef KIMI_INSTRUMENTED
 inline constexpr bool kInstrumented = true;
 #else
 inline constexpr bool kInstrumented = false;

@@ -75,12 +75,18 @@ ReplyRules read_rules(Engine &engine, std::string_view text) {
     const std::vector<Json> &biases = items(parts[1], 0);
     for (std::size_t i = 0; i + 1 < biases.size(); i += 2) {
         const double token = expect(biases[i], Json::Kind::real).real;
-        if (!(token >= 0 && token < engine.vocab()))
-            fail(KIMI_CORRUPT, "the saved session has a bias for token ", token);
-        rules.biases.push_back({static_cast<std::int32_t>(token),
-                                static_cast<float>(expect(biases[i + 1], Json::Kind::real).real)});
+        const double bias = expect(biases[i + 1], Json::Kind::real).real;
+        if (!(token >= 0 && token < engine.vocab() && bias >= -100 && bias <= 100))
+            fail(KIMI_CORRUPT, "the saved session has a bias of ", bias, " for token ", token);
+        rules.biases.push_back({static_cast<std::int32_t>(token), static_cast<float>(bias)});
     }
-    rules.stop_strings = texts(parts[2]);
+    for (const Json &stop : items(parts[2], 0)) {
+        const std::string &string = expect(stop, Json::Kind::string).text;
+        if (string.empty() || string.size() > KIMI_MAX_STOP_BYTES ||
+            rules.stop_strings.size() == KIMI_MAX_STOP_STRINGS)
+            fail(KIMI_CORRUPT, "the saved session's stop strings are too many, or too long");
+        rules.stop_strings.push_back(string);
+    }
     rules.tools = texts(parts[3]);
     return rules;
 }

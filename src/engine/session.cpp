@@ -24,7 +24,18 @@ Session::Session(std::shared_ptr<Engine> engine, SessionState state)
     if (state.tokens.size() > engine_->context_limit())
         kimi::fail(KIMI_TOO_LONG, "the session has ", state.tokens.size(),
                    " tokens, the context limit is ", engine_->context_limit());
-    if (state.reply_begin > state.tokens.size() || state.phase > KIMI_PHASE_FINISHED)
+    const std::size_t n_reply = state.tokens.size() - state.reply_begin;
+    const bool fits_phase =
+        state.phase == KIMI_PHASE_FINISHED || (state.phase == KIMI_PHASE_DECODE && n_reply > 0) ||
+        (state.phase == KIMI_PHASE_PREFILL && n_reply == 0 && !state.tokens.empty());
+    const bool failed = state.finish_reason == KIMI_FINISH_ERROR;
+    const bool fits_finish =
+        state.finish_reason == KIMI_FINISH_NONE ||
+        (state.phase == KIMI_PHASE_FINISHED && state.finish_reason <= KIMI_FINISH_CONSTRAINT);
+    const bool fits_failure =
+        failed ? state.failure.status < KIMI_OK && state.failure.status >= KIMI_INTERNAL
+               : state.failure.status == KIMI_OK;
+    if (state.reply_begin > state.tokens.size() || !fits_phase || !fits_finish || !fits_failure)
         kimi::fail(KIMI_CORRUPT, "the session's state contradicts itself");
     tokens_.assign(state.tokens.begin(), state.tokens.end());
     reset_reply(beginning(state.rules, tokens().first(state.reply_begin)));
@@ -39,6 +50,7 @@ Session::Session(std::shared_ptr<Engine> engine, SessionState state)
     text_.clear();
     failure_ = std::move(state.failure);
     events_taken_ = state.events_taken;
+    if (result_.phase != KIMI_PHASE_FINISHED && tokens_left() == 0) finish(KIMI_FINISH_LENGTH);
 }
 
 Session::~Session() {

@@ -74,9 +74,14 @@ SavedOptions save_options(const SessionOptions &o) {
             o.ignore_stop,    o.deadline_ms,          o.logprobs};
 }
 
+bool is_valid(const SavedOptions &o) {
+    return o.temperature >= 0 && o.temperature <= kMaxTemperature && o.top_p >= 0 && o.top_p <= 1 &&
+           o.min_p >= 0 && o.min_p <= 1 && o.logprobs <= KIMI_MAX_LOGPROBS &&
+           (o.draft_budget <= kMaxTreeNodes || o.draft_budget == KIMI_AUTO);
+}
+
 SessionOptions read_options(const SavedOptions &o) {
-    if (o.logprobs > KIMI_MAX_LOGPROBS)
-        fail(KIMI_CORRUPT, "the saved session's options contradict themselves");
+    if (!is_valid(o)) fail(KIMI_CORRUPT, "the saved session's options contradict themselves");
     return {{o.seed, o.temperature, o.top_p, o.min_p, o.top_k},
             o.max_tokens,
             o.draft_budget,
@@ -147,8 +152,11 @@ Header read_header(Reader &reader) {
              " of the format, this library reads version ", kVersion);
     if (h.checksum != checksum(&h, offsetof(Header, checksum)))
         fail(KIMI_CORRUPT, "the saved session's header is damaged");
+    // A reply in progress has a token to go on from.
+    const std::uint64_t n_pending = h.n_tokens - h.n_cached;
     if (h.header_bytes != sizeof h || h.n_cached > h.n_tokens || h.n_tokens > UINT32_MAX ||
-        h.full_begin > h.n_cached || h.ring_begin > h.n_cached)
+        h.full_begin > h.n_cached || h.ring_begin > h.n_cached ||
+        (h.phase != KIMI_PHASE_FINISHED && n_pending == 0))
         fail(KIMI_CORRUPT, "the saved session's header contradicts itself");
     return h;
 }

@@ -7,6 +7,8 @@
 
 namespace kimi {
 
+inline constexpr float kMaxTemperature = 1e4f;
+
 struct SamplingOptions {
     std::uint64_t seed = 0;
     float temperature = 1;    // 0 is greedy

@@ -82,7 +82,7 @@ using kimi::test::Resource;
 // ---- Memory ----
 
 // Sanitizers bring a malloc of their own.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef KIMI_INSTRUMENTED
 #define KIMI_ALLOCATE(bytes) malloc(bytes)
 #define KIMI_RELEASE(block) free(block)
 #else
