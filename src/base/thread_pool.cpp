@@ -2,7 +2,8 @@
 
 #include <immintrin.h>
 #include <sched.h>
-#include <signal.h>
+
+#include "base/blocked_signals.h"
 
 namespace kimi {
 
@@ -19,22 +20,6 @@ namespace {
 constexpr int kSpins = 4000;
 // A task number that no loop reaches.
 constexpr std::uint64_t kNoTask = UINT32_MAX;
-
-// Threads started meanwhile leave the host program's signals to its own threads.
-class BlockedSignals {
-  public:
-    BlockedSignals() {
-        sigset_t all;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before_);
-    }
-    BlockedSignals(const BlockedSignals &) = delete;
-    BlockedSignals &operator=(const BlockedSignals &) = delete;
-    ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
-  private:
-    sigset_t before_;
-};
 
 }  // namespace
 

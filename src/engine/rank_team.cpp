@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 
+#include "base/blocked_signals.h"
 #include "base/error.h"
 
 namespace kimi {
@@ -39,6 +40,7 @@ RankTeam::RankTeam(std::shared_ptr<Communicator> ranks, std::shared_ptr<const vo
     state_->model = std::move(model);
     state_->ranks.resize(n);
     threads_.reserve(n);
+    const BlockedSignals blocked;
     try {
         for (std::uint32_t rank = 0; rank < n; ++rank) threads_.emplace_back(work, state_, rank);
     } catch (...) {

@@ -1,5 +1,6 @@
 // Handles come and go, many times: races of cancel and destroy, and what is left afterwards.
 #include <malloc.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -102,6 +103,23 @@ TEST_CASE("lifetime: a session is cancelled and destroyed by one thread while an
 
 TEST_CASE("lifetime: 100,000 races of cancel and destroy" * doctest::test_suite("slow")) {
     race(tiny(R"("threads": 1)").get(), 100'000);
+}
+
+TEST_CASE("lifetime: the library's threads leave signals to the program") {
+    const client::Engine engine = tiny(R"("ranks": 2, "threads": 4)");
+    int n_threads = 0;
+    for (const auto &task : std::filesystem::directory_iterator("/proc/self/task")) {
+        if (task.path().filename() == std::to_string(getpid())) continue;
+        std::ifstream status(task.path() / "status");
+        for (std::string line; std::getline(status, line);) {
+            if (!line.starts_with("SigBlk:")) continue;
+            const std::uint64_t blocked = std::stoull(line.substr(7), nullptr, 16);
+            for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGALRM})
+                CHECK((blocked >> (signal - 1) & 1) == 1);
+            ++n_threads;
+        }
+    }
+    CHECK(n_threads >= 4);  // two ranks, and a worker of each
 }
 
 TEST_CASE("lifetime: engines return what they took") {
