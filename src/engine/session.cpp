@@ -54,12 +54,15 @@ Session::Session(std::shared_ptr<Engine> engine, SessionState state)
 }
 
 Session::~Session() {
+    const auto kv = engine_->kv();
+    // Only a broken invariant of the KV space throws: its pages are lost, the process goes on.
     try {
-        const auto kv = engine_->kv();
         kv->keep(kv_, tokens());
+    } catch (...) {
+    }
+    try {
         kv->close(kv_);
     } catch (...) {
-        // A broken invariant of the KV space: its pages are lost, the process goes on.
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 
 #include "base/error.h"
 
@@ -266,7 +267,11 @@ void KvSpace::check() const {
 
 void KvSpace::check_in_debug() const {
 #ifdef KIMI_DEBUG_CHECKS
-    check();
+    try {
+        check();
+    } catch (const std::bad_alloc &) {
+        // No memory for the check.
+    }
 #endif
 }
 

@@ -489,7 +489,8 @@ TEST_CASE("fault: steps ask the system for nothing") {
             const kimi_status status = i % 4 == 0
                                            ? kimi_decode_step(sessions[i / 4 % 3], steps, nullptr)
                                            : kimi_decode_batch(sessions, 3, steps, nullptr);
-            CHECK(requests.count() == 0);
+            const std::uint64_t n_requests = requests.count();
+            if (!kInstrumented) CHECK(n_requests == 0);  // there, the KV memory is checked
             CHECK(status == KIMI_OK);
         }
     }

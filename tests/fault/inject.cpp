@@ -112,7 +112,7 @@ void *realloc(void *block, size_t bytes) noexcept {
 #define KIMI_RELEASE(block) __libc_free(block)
 #endif
 
-// The other forms of new and delete call these.
+// All forms, because those of a sanitizer do not call these.
 void *operator new(size_t bytes) {
     void *block = kimi::test::memory_fails() ? nullptr : KIMI_ALLOCATE(bytes);
     if (block == nullptr) throw std::bad_alloc();
@@ -139,6 +139,35 @@ void operator delete(void *block, std::align_val_t) noexcept {
     if (block != nullptr) operator delete(static_cast<void **>(block)[-1]);
 }
 void operator delete(void *block, size_t, std::align_val_t alignment) noexcept {
+    operator delete(block, alignment);
+}
+
+void *operator new(size_t bytes, const std::nothrow_t &) noexcept {
+    try {
+        return operator new(bytes);
+    } catch (...) {
+        return nullptr;
+    }
+}
+void operator delete(void *block, const std::nothrow_t &) noexcept {
+    operator delete(block);
+}
+void *operator new[](size_t bytes) {
+    return operator new(bytes);
+}
+void operator delete[](void *block) noexcept {
+    operator delete(block);
+}
+void operator delete[](void *block, size_t) noexcept {
+    operator delete(block);
+}
+void *operator new[](size_t bytes, std::align_val_t alignment) {
+    return operator new(bytes, alignment);
+}
+void operator delete[](void *block, std::align_val_t alignment) noexcept {
+    operator delete(block, alignment);
+}
+void operator delete[](void *block, size_t, std::align_val_t alignment) noexcept {
     operator delete(block, alignment);
 }
 

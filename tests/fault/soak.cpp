@@ -33,6 +33,7 @@ class Soak {
     explicit Soak(std::uint64_t seed) : random_(seed) {
         folder_ = "/tmp/kimi-soak-XXXXXX";
         if (mkdtemp(folder_.data()) == nullptr) give_up("no folder");
+        trace_ = folder_ + "/trace";
         test::write_tiny_model(folder_);
         for (std::size_t i = 0; i < 2; ++i) {
             deployments_[i] = cat(folder_, "/", i, ".json");
@@ -143,9 +144,7 @@ class Soak {
             }
             case 6:
                 if (any(10) != 0) return;
-                call([&](auto *e) {
-                    return kimi_engine_save_trace(engine, (folder_ + "/trace").c_str(), e);
-                });
+                call([&](auto *e) { return kimi_engine_save_trace(engine, trace_.c_str(), e); });
                 return;
             case 7:
             case 8: {
@@ -223,7 +222,7 @@ class Soak {
     }
 
     std::mt19937_64 random_;
-    std::string folder_;
+    std::string folder_, trace_;
     std::array<std::string, 2> deployments_;
     std::array<kimi_engine *, 2> engines_{};
     std::array<kimi_session *, 6> sessions_{};
