@@ -1,4 +1,6 @@
 // A reply's events: reasoning, content, tool calls and the end.
+#include <poll.h>
+
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -236,6 +238,32 @@ TEST_CASE("events: of sessions in a batch") {
         CHECK(seen[i].events == expected_of(goldens[6 + i]));
 }
 
+TEST_CASE("events: of steps in the background") {
+    const client::Engine engine = client::load();
+    const GoldenReply golden = kimi::test::golden_replies()[kCallGolden];
+    const client::Session session = client::open(engine.get(), drafting(8));
+    client::append(session.get(), golden.prompt);
+    int32_t fd = -1;
+    REQUIRE(kimi_session_wake_fd(session.get(), &fd, nullptr) == KIMI_OK);
+    Seen seen;
+    kimi_step step;
+    kimi_step_init(&step);
+    while (!seen.ended()) {
+        REQUIRE(kimi_session_submit(session.get(), nullptr) == KIMI_OK);
+        kimi_event event = new_event();
+        CHECK(kimi_session_next_event(session.get(), KIMI_NO_STEP, &event, nullptr) ==
+              KIMI_INVALID_ARGUMENT);
+        pollfd done{fd, POLLIN, 0};
+        REQUIRE(poll(&done, 1, 60000) == 1);
+        int32_t ready = 0;
+        REQUIRE(kimi_session_poll(session.get(), &step, &ready, nullptr) == KIMI_OK);
+        REQUIRE(ready == 1);
+        while (take(session.get(), KIMI_NO_STEP, seen)) {
+        }
+    }
+    CHECK(seen.events == expected_of(golden));
+}
+
 TEST_CASE("events: copies go on with the next one, wherever they are made") {
     const client::Engine engine = client::load(), other = client::load();
     const auto goldens = kimi::test::golden_replies();
@@ -295,7 +323,8 @@ TEST_CASE("events: what is set for the next reply does not touch those that wait
     options.flags = KIMI_IGNORE_STOP;
     REQUIRE(kimi_session_set_options(session.get(), &options, nullptr) == KIMI_OK);
     const client::Session fork = copy_of(session.get(), false, nullptr);
-    for (kimi_session *reader : {session.get(), fork.get()}) {
+    const client::Session restored = copy_of(session.get(), true, engine.get());
+    for (kimi_session *reader : {session.get(), fork.get(), restored.get()}) {
         const Seen seen = rest(reader);
         CHECK(seen.events == expected_of(golden));
         CHECK(seen.end.finish_reason == KIMI_FINISH_STOP);
@@ -337,6 +366,12 @@ TEST_CASE("events: every end is told once, last") {
         CHECK(!take(session.get(), KIMI_NO_STEP, seen));
         seen = rest(session.get(), seen);
         CHECK(seen.end.finish_reason == KIMI_FINISH_CANCELLED);
+    }
+    SUBCASE("deadline") {
+        kimi_session_options options = endless;
+        options.deadline_ms = 1;
+        const Seen seen = rest(begun(options).get());
+        CHECK(seen.end.finish_reason == KIMI_FINISH_DEADLINE);
     }
     SUBCASE("constraint") {
         const client::Session session = client::open(engine.get(), endless);

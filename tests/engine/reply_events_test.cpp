@@ -1,5 +1,6 @@
 #include "engine/reply_events.h"
 
+#include "engine/session_file.h"
 #include "engine/sessions.h"
 #include "kimi/kimi.h"
 #include "text/fixtures.h"
@@ -191,10 +192,15 @@ TEST_CASE("reply events: a session knows the tools of its chat, also when it is 
     state.tokens.insert(state.tokens.end(), reply.begin(), reply.end());
     state.finish_reason = KIMI_FINISH_TOOL_CALLS;
     state.rules.tools = {"get", "get_time"};
-    for (const bool copied : {false, true}) {
-        Session session(engine, state);
-        const auto fork = session.fork();
-        Session &reader = copied ? *fork : session;
+    Session session(engine, state);
+    std::vector<std::byte> saved;
+    save_session(session, [&](const void *data, std::size_t n) {
+        const auto *bytes = static_cast<const std::byte *>(data);
+        saved.insert(saved.end(), bytes, bytes + n);
+    });
+    const auto fork = session.fork(), restored = restore_session(engine, saved, false);
+    for (Session *copy : {&session, fork.get(), restored.get()}) {
+        Session &reader = *copy;
         CHECK(reader.take_event() == KIMI_EVENT_CALL_BEGIN);
         CHECK(reader.events().call_name() == "get_time");
         CHECK(reader.events().call_id() == "functions.get_time:0");
@@ -206,4 +212,20 @@ TEST_CASE("reply events: a session knows the tools of its chat, also when it is 
         CHECK(reader.fork()->take_event() == KIMI_EVENT_NONE);
         CHECK(reader.take_event() == KIMI_EVENT_NONE);
     }
+}
+
+TEST_CASE("reply events: an end that contradicts itself is refused") {
+    const auto engine = test::nano_engine();
+    const auto refused = [&](std::uint32_t phase, std::uint32_t reason, kimi_status failure) {
+        SessionState state;
+        state.tokens = {300, 301};
+        state.reply_begin = 1;
+        state.phase = phase;
+        state.finish_reason = reason;
+        state.failure.status = failure;
+        return test::error_of([&] { Session(engine, state); }).status == KIMI_CORRUPT;
+    };
+    CHECK(refused(KIMI_PHASE_DECODE, KIMI_FINISH_STOP, KIMI_OK));
+    CHECK(refused(KIMI_PHASE_FINISHED, KIMI_FINISH_ERROR, KIMI_OK));
+    CHECK(refused(KIMI_PHASE_FINISHED, KIMI_FINISH_STOP, KIMI_NUMERIC));
 }
