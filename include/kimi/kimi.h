@@ -525,8 +525,8 @@ KIMI_API kimi_status kimi_decode_batch(kimi_session *const *sessions, size_t n, 
  * The events are those of the whole reply, whoever runs its steps, and joined by kind they do not
  * depend on what is drafted. A program that runs steps itself (kimi_decode_batch,
  * kimi_session_submit, or kimi_decode_step for its numbers) takes the events in between with flags
- * KIMI_NO_STEP, until
- * KIMI_EVENT_NONE says that the steps so far give no more. What is not asked for costs nothing.
+ * KIMI_NO_STEP, until KIMI_EVENT_NONE says that the steps so far give no more. What is not asked
+ * for costs nothing.
  *
  * Reasoning is what stands before </think> where the prompt ends inside <think> or the reply begins
  * with it; a tool call ends it too. Where the model wrote an id that is not functions.NAME:N, it

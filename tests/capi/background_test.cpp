@@ -105,7 +105,7 @@ TEST_CASE(
     }
     for (std::size_t i = 0; i < goldens.size(); ++i) {
         CHECK(replies[i].tokens == goldens[i].tokens);
-        CHECK(replies[i].finish == KIMI_FINISH_STOP);
+        CHECK(replies[i].finish == goldens[i].finish());
     }
     const kimi_engine_statistics stats = statistics(engine.get());
     MESSAGE(stats.steps, " steps in ", stats.passes, " passes");

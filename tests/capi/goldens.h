@@ -9,6 +9,10 @@ struct GoldenReply {
     std::string name, text, reply;
     std::vector<std::int32_t> prompt, tokens;
     std::uint32_t limit;
+
+    std::uint32_t finish() const {
+        return contains(reply, "<|tool_call_end|>") ? KIMI_FINISH_TOOL_CALLS : KIMI_FINISH_STOP;
+    }
 };
 
 inline std::vector<GoldenReply> golden_replies() {
