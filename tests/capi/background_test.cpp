@@ -110,6 +110,35 @@ TEST_CASE(
     CHECK(stats.passes < stats.steps);
 }
 
+TEST_CASE("background: events are taken between submitted steps") {
+    const client::Engine engine = client::load();
+    const auto golden = kimi::test::golden_replies()[0];
+    // The pieces of a reply, joined by kind.
+    const auto events = [&](bool in_background) {
+        const client::Session session = client::open(engine.get());
+        client::append(session.get(), golden.prompt);
+        std::map<uint32_t, std::string> pieces;
+        while (pieces.count(KIMI_EVENT_FINISHED) == 0) {
+            if (in_background) {
+                submit(session.get());
+                wait(session.get());
+            }
+            kimi_event event;
+            kimi_event_init(&event);
+            do {
+                REQUIRE(kimi_session_next_event(session.get(), in_background ? KIMI_NO_STEP : 0,
+                                                &event, nullptr) == KIMI_OK);
+                if (event.kind != KIMI_EVENT_NONE)
+                    pieces[event.kind].append(event.text, event.text_len);
+            } while (event.kind != KIMI_EVENT_NONE && event.kind != KIMI_EVENT_FINISHED);
+        }
+        return pieces;
+    };
+    const auto pieces = events(true);
+    CHECK(pieces.size() > 1);  // not the end alone
+    CHECK(pieces == events(false));
+}
+
 TEST_CASE("background: submitted steps join those that threads wait for") {
     const client::Engine engine = client::load();
     const auto goldens = kimi::test::golden_replies();
