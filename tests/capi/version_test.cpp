@@ -57,5 +57,7 @@ TEST_CASE("version: a backend that is no feature is refused by deployments") {
     kimi_engine *engine = nullptr;
     const kimi_status status = kimi_engine_create(&options, &engine, nullptr);
     kimi_engine_destroy(engine);
-    if (kimi_has_feature("cuda") == 0) CHECK(status == KIMI_UNSUPPORTED);
+    // The backend is a library of its own, which may be missing or have no device.
+    if (kimi_has_feature("cuda") == 0)
+        CHECK((status == KIMI_NOT_FOUND || status == KIMI_UNSUPPORTED));
 }
