@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "base/blocked_signals.h"
 #include "base/error.h"
 
 namespace kimi {
@@ -31,8 +32,10 @@ BackgroundStep::~BackgroundStep() {
 
 void BackgroundStep::submit() {
     const std::lock_guard lock(queue_.mutex_);
-    if (!queue_.worker_.joinable())
+    if (!queue_.worker_.joinable()) {
+        const BlockedSignals blocked;
         queue_.worker_ = std::thread([queue = &queue_] { queue->work(); });
+    }
     queue_.callers_.push_back(&caller_);
     caller_.n_joined = 0;
     caller_.done = false;

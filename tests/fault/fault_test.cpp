@@ -2,6 +2,7 @@
 // then on. Each gives the right status, leaves nothing behind, and works when it is called again.
 #include <cstring>
 #include <functional>
+#include <thread>
 
 #include "capi/client.h"
 #include "check.h"
@@ -230,6 +231,30 @@ TEST_CASE("fault: engines") {
     fail_engines(Thorough::no);
 }
 
+TEST_CASE("fault: engines in memory of the program") {
+    const Model model;
+    const std::string deployment = model.deployment(kTwoRanks);
+    client::load(deployment);  // what is made once and kept
+    const Balance balance;
+    kimi_engine_options options;
+    kimi_engine_options_init(&options);
+    options.deployment = deployment.c_str();
+    options.allocate = [](void *, std::size_t bytes, std::size_t alignment) -> void * {
+        try {
+            return operator new (bytes, std::align_val_t{alignment});
+        } catch (const std::bad_alloc &) {
+            return nullptr;
+        }
+    };
+    options.release = [](void *, void *memory, std::size_t) {
+        operator delete (memory, std::align_val_t{4096});
+    };
+    kimi_engine *engine = nullptr;
+    fail_each({"kimi_engine_create", [&] { engine = reinterpret_cast<kimi_engine *>(1); },
+               [&](auto *e) { return kimi_engine_create(&options, &engine, e); },
+               [&] { CHECK(engine == nullptr); }, [&] { kimi_engine_destroy(engine); }});
+}
+
 TEST_CASE("fault: estimates") {
     const Model model;
     const std::string deployment = model.deployment(kTwoRanks);
@@ -337,7 +362,9 @@ TEST_CASE("fault: sessions go on") {
         fail_each(s.on_session("kimi_session_append", [&](auto *session, auto *e) {
             return kimi_session_append(session, more.data(), more.size(), e);
         }));
-        const std::string chat = R"({"messages": [{"role": "user", "content": "hi there"}]})";
+        const std::string chat =
+            R"({"messages": [{"role": "user", "content": "hi there"}],
+                "tools": [{"type": "function", "function": {"name": "f"}}]})";
         fail_each(s.on_session("kimi_session_append_chat", [&](auto *session, auto *e) {
             return kimi_session_append_chat(session, chat.data(), chat.size(), e);
         }));
@@ -359,6 +386,86 @@ TEST_CASE("fault: sessions go on") {
             return kimi_session_stats(session, &stats, e);
         }));
     }
+}
+
+TEST_CASE("fault: events") {
+    const Model model;
+    const Balance balance;
+    Subject s(model, kOneRank);
+    kimi_event event;
+    std::string expected;
+    std::uint32_t flags = KIMI_NO_STEP;
+    Case take = s.on_session("kimi_session_next_event", [&](auto *session, auto *e) {
+        kimi_event_init(&event);
+        return kimi_session_next_event(session, flags, &event, e);
+    });
+    take.done = [&] {
+        CHECK(event.kind == KIMI_EVENT_CONTENT);
+        const std::string got(event.text, event.text_len);
+        if (expected.empty()) expected = got;
+        CHECK(got == expected);
+        s.check_continues();
+    };
+    fail_each(take);
+
+    // With steps: those that were run stay, their events come with the next call.
+    flags = 0;
+    expected.clear();
+    s.expected.clear();
+    take.prepare = [&] {
+        s.renew();
+        while (take.call(nullptr) == KIMI_OK && event.kind != KIMI_EVENT_NONE) flags = KIMI_NO_STEP;
+        flags = 0;
+    };
+    take.unchanged = [] {};
+    fail_each(take);
+}
+
+TEST_CASE("fault: steps in the background") {
+    const Model model;
+    const Balance balance;
+    const auto collect = [](kimi_session *session, kimi_error *error) {
+        int32_t ready = 0;
+        kimi_status status = KIMI_OK;
+        while (status == KIMI_OK && ready == 0) {
+            kimi_step step;
+            kimi_step_init(&step);
+            status = kimi_session_poll(session, &step, &ready, error);
+            std::this_thread::yield();
+        }
+        return status;
+    };
+    {
+        // The first one of an engine starts a thread.
+        client::Engine engine;
+        client::Session session;
+        fail_each({"kimi_session_submit",
+                   [&] {
+                       session.reset();
+                       engine = client::load(model.deployment(kOneRank));
+                       session = client::open(engine.get(), endless());
+                       client::append(session.get(), prompt(10));
+                   },
+                   [&](auto *e) { return kimi_session_submit(session.get(), e); },
+                   [&] { CHECK(kimi_session_length(session.get()) == 10); },
+                   [&] {
+                       CHECK(collect(session.get(), nullptr) == KIMI_OK);
+                       CHECK(kimi_session_length(session.get()) == 11);
+                   }});
+    }
+    Subject s(model, kTwoRanks);
+    Case poll = s.on_session("kimi_session_poll", collect);
+    poll.prepare = [&] {
+        s.renew();
+        REQUIRE(kimi_session_submit(s.session.get(), nullptr) == KIMI_OK);
+    };
+    fail_each(poll);
+    fail_each(s.on_session("kimi_session_wake_fd", [](auto *session, auto *e) {
+        int32_t fd = -1;
+        const kimi_status status = kimi_session_wake_fd(session, &fd, e);
+        CHECK((fd >= 0) == (status == KIMI_OK));
+        return status;
+    }));
 }
 
 TEST_CASE("fault: what a reply must keep") {
@@ -414,6 +521,7 @@ TEST_CASE("fault: what a reply must keep") {
         s.renew();
         for (const Case *rule : {&constrain, &bias, &stops})
             REQUIRE(rule->call(nullptr) == KIMI_OK);
+        s.before = identity(s.session.get());
     };
     fail_each(append);
     Case truncate = s.on_session("kimi_session_truncate", [&](auto *session, auto *e) {
@@ -469,7 +577,9 @@ TEST_CASE("fault: steps ask the system for nothing") {
         kimi_session *sessions[3];
         client::Session owners[3];
         for (int i = 0; i < 3; ++i) {
-            owners[i] = client::open(engine.get(), endless());
+            kimi_session_options options = endless();
+            options.logprobs = i == 1 ? KIMI_MAX_LOGPROBS : 0;
+            owners[i] = client::open(engine.get(), options);
             sessions[i] = owners[i].get();
             const char *const stops[] = {"\x01\x02\x03"};
             REQUIRE(kimi_session_set_stop_strings(sessions[i], stops, 1, nullptr) == KIMI_OK);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -212,6 +213,11 @@ int mkostemp(char *path, int flags) {
     static auto *const real = kimi::test::original(&mkostemp, "mkostemp");
     KIMI_FAIL_FILE(EACCES)
     return real(path, flags);
+}
+int eventfd(unsigned int count, int flags) noexcept {
+    static auto *const real = kimi::test::original(&eventfd, "eventfd");
+    KIMI_FAIL_FILE(EMFILE)
+    return real(count, flags);
 }
 int fstat(int fd, struct stat *out) noexcept {
     static auto *const real = kimi::test::original(&fstat, "fstat");
