@@ -107,9 +107,10 @@ void Runner::make_devices(const Deployment &deployment, const Host &host) {
     m.communicator = std::make_shared<Communicator>(deployment.ranks);
     m.ranks.resize(deployment.ranks);
     if (deployment.backend == Deployment::Backend::cuda) {
-        auto devices = open_cuda_backend(deployment.cuda_library)
-                           .make_devices(deployment.ranks, m.communicator,
-                                         [log = host.log](const std::string &line) { log.info(line); });
+        auto devices =
+            open_cuda_backend(deployment.cuda_library)
+                .make_devices(deployment.ranks, m.communicator,
+                              [log = host.log](const std::string &line) { log.info(line); });
         for (std::uint32_t i = 0; i < deployment.ranks; ++i)
             m.ranks[i].device = std::move(devices[i]);
         return;

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "capi/client.h"
+#include "capi/fixtures.h"
 #include "capi/goldens.h"
 #include "check.h"
 
@@ -217,10 +218,7 @@ TEST_CASE("background: a descriptor that is asked for late knows of the step tha
 }
 
 TEST_CASE("background: an error and the lack of pages come with the step") {
-    const kimi::test::TempDir dir;
-    const client::Engine engine =
-        client::load(dir.write("d.json", "{\"checkpoint\": \"" KIMI_MODELS
-                                         "/nano-k2\", \"kv\": {\"capacity_tokens\": 64}}"));
+    const client::Engine engine = client::load_with_capacity(64);
     const client::Session first = client::open(engine.get(), endless());
     const client::Session second = client::open(engine.get(), endless());
     client::append(first.get(), {300});
@@ -259,15 +257,8 @@ TEST_CASE("background: cancel ends the step that is being computed, and wakes") 
 
 TEST_CASE("background: sessions are destroyed in every state of their steps") {
     const client::Engine engine = client::load();
-    const auto golden = kimi::test::golden_replies()[0];
-    std::atomic<bool> done{false};
-    std::thread steady([&] {
-        const client::Session session = client::open(engine.get());
-        client::append(session.get(), golden.prompt);
-        CHECK(client::finish(session.get()).tokens == golden.tokens);
-        done = true;
-    });
-    for (int i = 0; i < 40 || !done; ++i) {
+    const client::SteadyReply steady(engine.get());
+    for (int i = 0; i < 40 || !steady.is_done(); ++i) {
         const client::Session session = client::open(engine.get(), endless());
         client::append(session.get(), {300, 301});
         if (i % 2 == 0) descriptor(session.get());
@@ -277,7 +268,6 @@ TEST_CASE("background: sessions are destroyed in every state of their steps") {
         if (i % 4 == 2) REQUIRE(is_readable(descriptor(session.get()), 60'000));
         if (i % 4 == 3) collect(session.get(), step);
     }
-    steady.join();
 }
 
 TEST_CASE("background: cancel races destroy, by holders of their own") {

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "capi/client.h"
+#include "capi/fixtures.h"
 #include "capi/goldens.h"
 
 namespace {
@@ -45,16 +46,9 @@ TEST_CASE("concurrency: threads with a session each share passes and get the ref
 TEST_CASE(
     "concurrency: sessions come, go, fork, are cancelled and looked at beside others' steps") {
     const client::Engine engine = client::load();
-    const auto golden = kimi::test::golden_replies()[0];
-    std::atomic<bool> done{false};
-    std::thread steady([&] {
-        const client::Session session = client::open(engine.get());
-        client::append(session.get(), golden.prompt);
-        CHECK(client::finish(session.get()).tokens == golden.tokens);
-        done = true;
-    });
+    const client::SteadyReply steady(engine.get());
     std::thread churn([&] {
-        while (!done) {
+        while (!steady.is_done()) {
             kimi_session_options options = client::greedy();
             options.flags = KIMI_IGNORE_STOP;
             const client::Session session = client::open(engine.get(), options);
@@ -72,8 +66,7 @@ TEST_CASE(
             canceller.join();
         }
     });
-    while (!done) CHECK(statistics(engine.get()).pages > 0);
-    steady.join();
+    while (!steady.is_done()) CHECK(statistics(engine.get()).pages > 0);
     churn.join();
 }
 
@@ -100,10 +93,7 @@ TEST_CASE("concurrency: the trace has an event for every pass and replaces an ol
 }
 
 TEST_CASE("concurrency: one session of a batch without pages is busy, and the others go on") {
-    const kimi::test::TempDir dir;
-    const client::Engine engine =
-        client::load(dir.write("d.json", "{\"checkpoint\": \"" KIMI_MODELS
-                                         "/nano-k2\", \"kv\": {\"capacity_tokens\": 192}}"));
+    const client::Engine engine = client::load_with_capacity(192);
     kimi_session_options options = client::greedy();
     options.flags = KIMI_IGNORE_STOP;
     options.max_tokens = 10;

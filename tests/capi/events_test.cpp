@@ -6,6 +6,7 @@
 #include <random>
 
 #include "capi/client.h"
+#include "capi/fixtures.h"
 #include "capi/goldens.h"
 #include "text/utf8.h"
 
@@ -487,10 +488,7 @@ TEST_CASE("events: an error comes last, with its status, behind the text before 
 }
 
 TEST_CASE("events: without free pages they wait") {
-    const kimi::test::TempDir dir;
-    const client::Engine engine =
-        client::load(dir.write("d.json", "{\"checkpoint\": \"" KIMI_MODELS
-                                         "/nano-k2\", \"kv\": {\"capacity_tokens\": 192}}"));
+    const client::Engine engine = client::load_with_capacity(192);
     kimi_session_options options = client::greedy();
     options.flags = KIMI_IGNORE_STOP;
     options.max_tokens = 30;

@@ -64,21 +64,9 @@ void Attention::attend(const Pass &pass) {
                  s.nope_dim, pass.kv.fp8(), pass.weights.norm_eps},
                 stream_);
 
-    SkinnyGemmParams absorb = {};
-    absorb.x = pass.q;
-    absorb.n_rows = n_rows;
-    absorb.max_rows = n;
-    absorb.inputs = s.nope_dim;
-    absorb.n_jobs = 1;
-    absorb.batches = s.n_heads;
-    absorb.x_row = s.n_heads * q_dim;
-    absorb.x_batch = q_dim;
-    absorb.jobs[0].weight = pass.absorbed.keys.data();
-    absorb.jobs[0].y_bf16 = q_absorbed_.data();
-    absorb.jobs[0].outputs = s.kv_rank;
-    absorb.jobs[0].y_row = s.n_heads * kMlaDim;
-    absorb.jobs[0].y_batch = kMlaDim;
-    pass.products.heads(absorb);
+    pass.products.heads({pass.q, q_dim, pass.absorbed.keys.data(), s.nope_dim, s.kv_rank,
+                         q_absorbed_.data(), kMlaDim, s.n_heads},
+                        n_rows, n);
 
     MlaVerifyParams verify = {};
     verify.q = q_absorbed_.data();
@@ -97,22 +85,9 @@ void Attention::attend(const Pass &pass) {
     verify.row_capacity = static_cast<int>(kMaxRows);
     mla_verify_paged(verify, stream_);
     merge(pass.tables, s.n_heads, s.kv_rank, latents_.data());
-
-    SkinnyGemmParams expand = {};
-    expand.x = latents_.data();
-    expand.n_rows = n_rows;
-    expand.max_rows = n;
-    expand.inputs = s.kv_rank;
-    expand.n_jobs = 1;
-    expand.batches = s.n_heads;
-    expand.x_row = s.n_heads * s.kv_rank;
-    expand.x_batch = s.kv_rank;
-    expand.jobs[0].weight = pass.absorbed.values.data();
-    expand.jobs[0].y_bf16 = pass.out;
-    expand.jobs[0].outputs = s.v_dim;
-    expand.jobs[0].y_row = s.n_heads * s.v_dim;
-    expand.jobs[0].y_batch = s.v_dim;
-    pass.products.heads(expand);
+    pass.products.heads({latents_.data(), s.kv_rank, pass.absorbed.values.data(), s.kv_rank,
+                         s.v_dim, pass.out, s.v_dim, s.n_heads},
+                        n_rows, n);
 }
 
 void Attention::draft_write(const PassTables &tables, const CudaKv &kv, DraftLayerRef layer,

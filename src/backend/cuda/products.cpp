@@ -51,8 +51,22 @@ void Products::linear(std::span<const LinearJob> jobs, const Activations &activa
     run(p);
 }
 
-void Products::heads(SkinnyGemmParams params) {
-    run(params);
+void Products::heads(const HeadProducts &h, const std::uint32_t *n_rows, std::uint32_t max_rows) {
+    SkinnyGemmParams p = {};
+    p.x = h.x;
+    p.n_rows = n_rows;
+    p.max_rows = max_rows;
+    p.inputs = h.inputs;
+    p.n_jobs = 1;
+    p.batches = h.n_heads;
+    p.x_row = h.n_heads * h.x_stride;
+    p.x_batch = h.x_stride;
+    p.jobs[0].weight = h.weight;
+    p.jobs[0].y_bf16 = h.y;
+    p.jobs[0].outputs = h.outputs;
+    p.jobs[0].y_row = h.n_heads * h.y_stride;
+    p.jobs[0].y_batch = h.y_stride;
+    run(p);
 }
 
 void Products::run(SkinnyGemmParams &p) {

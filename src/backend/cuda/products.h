@@ -10,6 +10,17 @@
 
 namespace kimi::cuda {
 
+// A product per head: y[r, h] = weight[h] x[r, h].
+struct HeadProducts {
+    const bf16 *x;  // [rows, heads, x_stride], of which the first `inputs` are read
+    std::uint32_t x_stride;
+    const bf16 *weight;  // [heads, outputs, inputs]
+    std::uint32_t inputs, outputs;
+    bf16 *y;  // [rows, heads, y_stride], of which the first `outputs` are written
+    std::uint32_t y_stride;
+    std::uint32_t n_heads;
+};
+
 class Products {
   public:
     Products(const DeviceLimits &limits, int n_sms, cudaStream_t stream);
@@ -17,8 +28,7 @@ class Products {
     // At most kSkinnyGemmMaxJobs with one input. n_rows lies on the device.
     void linear(std::span<const LinearJob> jobs, const Activations &activations,
                 const std::uint32_t *n_rows, std::uint32_t max_rows);
-    // A product per head.
-    void heads(SkinnyGemmParams params);
+    void heads(const HeadProducts &products, const std::uint32_t *n_rows, std::uint32_t max_rows);
     // y += what the chosen ones of this rank's experts give
     void experts(const RouterShape &shape, const ExpertWeights &w, const float *logits,
                  const float *bias, const bf16 *x, float *y, const std::uint32_t *n_rows,
