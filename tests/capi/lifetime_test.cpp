@@ -22,12 +22,17 @@ client::Engine tiny(const std::string &fields) {
         R"({"checkpoint": ".", "drafter": "drafter", "context_limit": 64, )" + fields + "}"));
 }
 
+// An engine with pages for three sessions, as many as a race has alive: the one that steps, the one
+// on offer and the one in the canceller's hands.
+client::Engine tiny_of_three(const std::string &fields) {
+    return tiny(R"("kv": {"capacity_tokens": 192}, )" + fields);
+}
+
 // One thread cancels the sessions of another, and either is the last to let go.
 void race(kimi_engine *engine, int n) {
     std::atomic<kimi_session *> offered{nullptr};
-    std::atomic<bool> done{false};
-    std::thread canceller([&] {
-        while (!done) {
+    std::jthread canceller([&](const std::stop_token &done) {
+        while (!done.stop_requested()) {
             kimi_session *session = offered.exchange(nullptr);
             kimi_session_cancel(session);
             kimi_session_destroy(session);
@@ -42,7 +47,7 @@ void race(kimi_engine *engine, int n) {
         for (int s = 0; s < i % 3; ++s)
             n_cancelled += client::step(session.get()).finish_reason == KIMI_FINISH_CANCELLED;
     }
-    done = true;
+    canceller.request_stop();
     canceller.join();
     kimi_session_destroy(offered.exchange(nullptr));
     MESSAGE(n, " sessions, ", n_cancelled, " steps met the cancel");
@@ -97,12 +102,12 @@ void load_and_unload(int n) {
 }  // namespace
 
 TEST_CASE("lifetime: a session is cancelled and destroyed by one thread while another steps") {
-    race(tiny(R"("threads": 1)").get(), 1000);
-    race(tiny(R"("ranks": 2, "threads": 2)").get(), 300);
+    race(tiny_of_three(R"("threads": 1)").get(), 1000);
+    race(tiny_of_three(R"("ranks": 2, "threads": 2)").get(), 300);
 }
 
 TEST_CASE("lifetime: 100,000 races of cancel and destroy" * doctest::test_suite("slow")) {
-    race(tiny(R"("threads": 1)").get(), 100'000);
+    race(tiny_of_three(R"("threads": 1)").get(), 100'000);
 }
 
 TEST_CASE("lifetime: the library's threads leave signals to the program") {
