@@ -128,6 +128,7 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(SampleParams p) {
     grid_dependency_launch();
     if (blockIdx.x >= p.n_rows[0]) return;
     const SampleOptions options = load_struct<SampleOptions>(p.options + blockIdx.x);
+    const std::uint64_t position = std::uint64_t{p.position[blockIdx.x]} + 1;
     Row row{p.logits + std::int64_t{blockIdx.x} * p.vocab, p.vocab, 0, 0};
     const Scratch s{counts, masses, reduce, found};
     const auto block_max = [&](Wide value) {
@@ -179,7 +180,7 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(SampleParams p) {
     };
     const auto noisy = [&](float logit, std::uint32_t token) {
         return static_cast<float>(logit * row.inverse) +
-               gumbel_approx(philox_word(options.seed, options.position, token));
+               gumbel_approx(philox_word(options.seed, position, token));
     };
     Wide near = 0;
     row.each([&](float logit, std::uint32_t token) {
@@ -192,7 +193,7 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(SampleParams p) {
     row.each([&](float logit, std::uint32_t token) {
         if (!left(logit, token) || noisy(logit, token) < bar) return;
         const double value =
-            logit * row.inverse + gumbel(philox_word(options.seed, options.position, token));
+            logit * row.inverse + gumbel(philox_word(options.seed, position, token));
         if (value > highest) {
             highest = value;
             chosen = token;

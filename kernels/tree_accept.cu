@@ -14,8 +14,8 @@ constexpr std::uint32_t kThreads = 256, kWarps = kThreads / 32;
 
 // Follows the tree; returns the number of committed rows, to all lanes.
 __device__ __forceinline__ std::uint32_t walk(const TreeAcceptParams &p, std::uint32_t sequence) {
-    const std::uint32_t lane = threadIdx.x % 32, n_rows = p.n_rows[sequence];
-    const std::int64_t first = std::int64_t{sequence} * kTreeRows;
+    const std::uint32_t lane = threadIdx.x % 32, n_rows = p.rows[sequence],
+                        first = p.first_row[sequence];
     std::uint32_t parent[2];
     std::int32_t token[2];
 #pragma unroll
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kThreads) tree_accept_kernel(TreeAcceptParams 
     for (std::uint32_t begin = 0; begin < n_sequences; begin += kWarps) {
         const std::uint32_t sequence = begin + warp;
         const bool active = sequence < n_sequences;
-        const std::int64_t first = std::int64_t{sequence} * kTreeRows;
+        const std::uint32_t first = active ? p.first_row[sequence] : 0;
         const std::uint32_t n = active ? walk(p, sequence) : 0;
         __syncwarp();
         // Rows that are not in place yet: a path's rows ascend, so those behind the first such one.

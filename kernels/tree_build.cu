@@ -61,22 +61,21 @@ __global__ void __launch_bounds__(32) tree_build_kernel(TreeBuildParams p) {
     const std::uint32_t wanted = p.budget[sequence], budget = min(wanted, kTreeRows - 1),
                         k = min(p.k, budget);
     const std::uint32_t root_position = p.root_position[sequence];
-    const std::int64_t first = std::int64_t{sequence} * kTreeRows;
+    const std::int32_t root = p.root_token[sequence];
+    const std::uint32_t first = p.first_row[sequence], rows = p.rows[sequence];
     const auto value = [&](std::uint32_t depth, std::uint32_t rank) -> double {
         return log_probability[(depth - 1) * p.k + rank];
     };
     const auto write = [&](std::uint32_t row, std::int32_t row_token, std::uint32_t depth,
                            Wide word, std::uint32_t parent) {
+        words[row] = word;
+        if (row >= rows) return;
         p.row_token[first + row] = row_token;
         p.row_position[first + row] = root_position + depth;
         p.row_word[first + row] = word;
         p.row_parent[first + row] = static_cast<std::uint8_t>(parent);
-        words[row] = word;
     };
-    if (lane == 0) {
-        const std::int32_t root = p.root_token[sequence];
-        write(0, root, 0, 1, 0);
-    }
+    if (lane == 0) write(0, root, 0, 1, kNoParent);
     __syncwarp();
 
     Candidate own[2];
@@ -110,6 +109,7 @@ __global__ void __launch_bounds__(32) tree_build_kernel(TreeBuildParams p) {
             const std::int32_t taken = token[(best.depth - 1) * p.k + best.rank];
             const Wide above = words[best.parent];
             write(row, taken, best.depth, above | Wide{1} << row, best.parent);
+            p.node_log_probability[std::int64_t{sequence} * kTreeRows + n - 1] = -best.cost;
         }
         __syncwarp();
         Candidate sibling = best, child = best;
@@ -129,7 +129,9 @@ __global__ void __launch_bounds__(32) tree_build_kernel(TreeBuildParams p) {
         }
         put(child);
     }
-    if (lane == 0) p.n_rows[sequence] = n + 1;
+    if (lane == 0) p.n_nodes[sequence] = n;
+    for (std::uint32_t row = n + 1 + lane; row < rows; row += 32)
+        write(row, root, 0, Wide{1} | Wide{1} << row, kNoParent);
 }
 
 }  // namespace

@@ -127,6 +127,7 @@ struct DraftShape {
     std::uint32_t window = 0;  // of sliding layers: position q sees p iff q - p < window
     std::uint32_t ring_slots = 0, n_rings = 0;
     std::uint32_t first_kv_head = 0, whole_kv_heads = 0;  // of all ranks together
+    std::uint32_t block_size = 0;                         // rows of a block
 
     std::uint32_t kv_dim() const { return n_kv_heads * head_dim; }
 };
@@ -184,11 +185,15 @@ struct DeviceLimits {
     GraphBuckets graphs;
 };
 
+class WholeSteps;
+
 class Device : public KvMemory {
   public:
     // The operations add their bytes and times to its step.
     StepRecorder &recorder() { return recorder_; }
 
+    // Steps without the host, after reserve(); nullptr: the device has none.
+    virtual WholeSteps *whole_steps() { return nullptr; }
     // Most rows of a pass.
     virtual std::uint32_t max_rows() const { return UINT32_MAX; }
 

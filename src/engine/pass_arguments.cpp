@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kAlignment = 16;
 // A row in any of the calls: its columns of a plan, or its place in a list, and a sequence of its
 // own.
-constexpr std::size_t kRowBytes = 128;
+constexpr std::size_t kRowBytes = 192;
 constexpr std::size_t kLists = 16;
 
 }  // namespace
@@ -56,6 +56,15 @@ void PassArguments::set(std::span<const DraftExtension> extensions) {
         extension.sequence.pages = copy(extension.sequence.pages);
     }
     extensions_ = own;
+}
+
+void PassArguments::set(const WholeStepArguments &step) {
+    set(step.rows);
+    const std::span<DraftRequest> requests = copy(step.requests);
+    for (std::size_t i = 0; i < requests.size(); ++i)
+        requests[i].sequence.pages = plan_.sequences[i].pages;
+    requests_ = requests;
+    sequences_ = copy(step.sequences);
 }
 
 }  // namespace kimi

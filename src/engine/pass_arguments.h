@@ -6,10 +6,18 @@
 #include <span>
 
 #include "backend/step_plan.h"
+#include "backend/whole_step.h"
 #include "base/host_memory.h"
 #include "model/drafter.h"
 
 namespace kimi {
+
+// A step that the device does by itself. requests: of each sequence, or none.
+struct WholeStepArguments {
+    std::span<const DraftRequest> requests;
+    StepPlan rows;
+    std::span<const WholeStepSequence> sequences;
+};
 
 class PassArguments {
   public:
@@ -21,10 +29,12 @@ class PassArguments {
     void set(const StepPlan &plan);
     void set(std::span<const DraftRequest> requests);
     void set(std::span<const DraftExtension> extensions);
+    void set(const WholeStepArguments &step);
 
     const StepPlan &plan() const { return plan_; }
     std::span<const DraftRequest> requests() const { return requests_; }
     std::span<const DraftExtension> extensions() const { return extensions_; }
+    WholeStepArguments whole_step() const { return {requests_, plan_, sequences_}; }
 
   private:
     template <typename T>
@@ -35,6 +45,7 @@ class PassArguments {
     StepPlan plan_;
     std::span<const DraftRequest> requests_;
     std::span<const DraftExtension> extensions_;
+    std::span<const WholeStepSequence> sequences_;
 };
 
 }  // namespace kimi

@@ -45,6 +45,21 @@ ModelPlacement place(const Deployment &deployment, const Model &model) {
                                 placement.expert_replicas)};
 }
 
+void compute_whole_step(Rank &rank, const WholeStepArguments &step) {
+    WholeSteps &steps = *rank.device->whole_steps();
+    Target &target = *rank.target;
+    Drafter *const drafter = rank.drafter.get();
+    const bool drafts = !step.requests.empty();
+    steps.begin_step(
+        {drafts ? drafter->blocks(step.requests) : DraftPlan(), step.rows, step.sequences});
+    if (drafts) drafter->propose();
+    steps.build_trees(drafter ? drafter->logits() : Buffer(), target.weights().head.rows);
+    target.compute();
+    steps.accept(target.logits(), target.weights().head.rows);
+    if (drafter) drafter->write_context();
+    steps.finish_step();
+}
+
 }  // namespace
 
 std::uint32_t context_limit_of(const Deployment &deployment, std::uint32_t max_position) {
@@ -209,6 +224,19 @@ void Runner::extend(std::span<const DraftExtension> extensions) {
     set(extensions);
     team_->run([m = model_.get()](std::uint32_t rank) {
         m->ranks[rank].drafter->extend(m->arguments.extensions());
+    });
+}
+
+std::uint32_t Runner::max_step_rows(std::uint32_t n_sequences) const {
+    const WholeSteps *steps = device().whole_steps();
+    return steps == nullptr ? 0 : std::min(steps->max_step_rows(n_sequences), max_rows());
+}
+
+void Runner::whole_step(const WholeStepArguments &step) {
+    if (!team_) return compute_whole_step(model_->ranks[0], step);
+    set(step);
+    team_->run([m = model_.get()](std::uint32_t rank) {
+        compute_whole_step(m->ranks[rank], m->arguments.whole_step());
     });
 }
 

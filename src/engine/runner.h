@@ -89,6 +89,10 @@ class Runner {
     void forward(const StepPlan &plan);
     void draft(std::span<const DraftRequest> requests, std::uint32_t k);
     void extend(std::span<const DraftExtension> extensions);
+    // Most rows of a step of so many sequences that the devices do by themselves; 0: there is none.
+    std::uint32_t max_step_rows(std::uint32_t n_sequences) const;
+    // Such a step. Its result is that of device().whole_steps().
+    void whole_step(const WholeStepArguments &step);
     // [vocab] of logit row i of the last forward pass, valid until the next call.
     std::span<const float> logits(std::uint32_t i);
 

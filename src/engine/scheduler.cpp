@@ -33,6 +33,7 @@ Scheduler::Scheduler(Runner &runner, KvSpace &kv, std::uint32_t prefill_chunk,
     requests_.reserve(rows);
     extensions_.reserve(rows);
     context_rows_.reserve(rows);
+    step_sequences_.reserve(rows);
 }
 
 void Scheduler::pass(std::vector<Session *> &waiting, bool concurrent) {
@@ -139,6 +140,7 @@ void Scheduler::count(const Work &work, double seconds) {
 }
 
 void Scheduler::run() {
+    if (plan_whole_step()) return run_whole_step();
     draft();
     plan_work();
     double seconds = 0;

@@ -63,6 +63,14 @@ class Scheduler {
     void plan_work();
     void limit_tree(Work &work, std::uint32_t spare_rows);
 
+    // A step that the device does by itself, where it can: whole_step.cpp.
+    bool plan_whole_step();
+    bool is_plain(const Work &work) const;
+    std::uint32_t nodes_ahead(const Work &work, std::uint32_t room);
+    void plan_ahead(Work &work, std::uint32_t n_nodes);
+    void run_whole_step();
+    void take(Work &work, const WholeStepResult &result);
+
     void finish_prompt(Work &work);
     // False where the reply ended.
     bool commit_next(Session &session, std::uint32_t logits);
@@ -94,6 +102,7 @@ class Scheduler {
     std::vector<Work *> drafting_;
     std::vector<DraftRequest> requests_;
     std::vector<DraftExtension> extensions_;
+    std::vector<WholeStepSequence> step_sequences_;
     std::vector<std::uint32_t> context_rows_;
 };
 

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "backend/step_plan.h"
+#include "backend/whole_step.h"
 
 namespace kimi {
 
@@ -17,6 +17,13 @@ struct SessionStats {
     std::array<std::uint64_t, kMaxTreeNodes> offered{}, accepted_at{};
     // Seconds; a pass that serves several sessions counts for each.
     double draft = 0, tree = 0, verify = 0, accept = 0, compact = 0;
+    void add(const WholeStepTimes &times) {
+        draft += times.draft;
+        tree += times.tree;
+        verify += times.verify;
+        accept += times.accept;
+        compact += times.compact;
+    }
 
     std::uint64_t replies = 0, prompt_tokens = 0, prompt_reused = 0, reply_tokens = 0;
     double prefill = 0, decode = 0;     // of whole passes

@@ -1,5 +1,6 @@
 #include "engine/warm_up.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "engine/plan_builder.h"
@@ -48,17 +49,43 @@ void draft(Runner &runner, std::uint32_t n_sessions) {
     runner.draft(std::vector<DraftRequest>(n_sessions, {0, sequence(1)}), 1);
 }
 
+void whole_step(Runner &runner, std::uint32_t n_sessions, std::uint32_t width, bool drafts) {
+    PlanBuilder plan(width);
+    std::vector<DraftRequest> requests;
+    for (std::uint32_t i = 0; i < n_sessions; ++i) {
+        DraftTree tree = {};
+        tree.n = rows_of(i, n_sessions, width) - 1;
+        plan.add_tree(kPages, 0, i, tree);
+        if (drafts) requests.push_back({0, sequence(i)});
+    }
+    const std::vector<WholeStepSequence> sequences(n_sessions);
+    runner.whole_step({requests, plan.plan(), sequences});
+}
+
+void warm_up(Runner &runner, std::uint32_t n_sessions, std::uint32_t width) {
+    const bool drafts = runner.drafter() != nullptr;
+    verify(runner, n_sessions, width);
+    if (drafts) extend(runner, n_sessions, width);
+    if (runner.max_step_rows(n_sessions) < width) return;
+    whole_step(runner, n_sessions, width, false);
+    if (drafts && width > n_sessions) whole_step(runner, n_sessions, width, true);
+}
+
 }  // namespace
 
+// Each bucket by the smallest pass that it is for.
 void warm_up(Runner &runner) {
     const GraphBuckets &graphs = runner.limits().graphs;
-    for (const std::uint32_t n_sessions : graphs.sessions) {
-        for (const std::uint32_t width : graphs.widths) {
-            if (width < n_sessions || width > runner.max_rows()) continue;
-            verify(runner, n_sessions, width);
-            if (runner.drafter() != nullptr) extend(runner, n_sessions, width);
+    std::uint32_t n_sessions = 1;
+    for (const std::uint32_t most_sessions : graphs.sessions) {
+        std::uint32_t smallest = 1;
+        for (const std::uint32_t largest : graphs.widths) {
+            const std::uint32_t width = std::max(smallest, n_sessions);
+            smallest = largest + 1;
+            if (width <= largest && width <= runner.max_rows()) warm_up(runner, n_sessions, width);
         }
         if (runner.drafter() != nullptr) draft(runner, n_sessions);
+        n_sessions = most_sessions + 1;
     }
 }
 

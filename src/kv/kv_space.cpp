@@ -95,10 +95,11 @@ void KvSpace::truncate(KvSequence &sequence, std::uint32_t n_tokens) {
     check_in_debug();
 }
 
-void KvSpace::written(KvSequence &sequence, std::uint32_t n) {
+void KvSpace::written(KvSequence &sequence, std::uint32_t n, std::uint32_t n_drafter) {
+    const std::uint32_t drafter_end = sequence.n_tokens + n_drafter;
     sequence.n_tokens += n;
-    if (sequence.n_tokens > ring_slots_)
-        sequence.ring_begin = std::max(sequence.ring_begin, sequence.n_tokens - ring_slots_);
+    if (drafter_end > ring_slots_)
+        sequence.ring_begin = std::max(sequence.ring_begin, drafter_end - ring_slots_);
 }
 
 std::byte *KvSpace::snapshot_data(const Snapshot &snapshot) const {

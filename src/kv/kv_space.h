@@ -54,8 +54,10 @@ class KvSpace {
     std::uint32_t n_free() const { return pool_.n_free(); }
     // Tokens behind n_tokens no longer exist.
     void truncate(KvSequence &sequence, std::uint32_t n_tokens);
-    // n more tokens are written, by target and drafter.
-    void written(KvSequence &sequence, std::uint32_t n);
+    // n more tokens are written, by target and drafter. n_drafter: by the drafter, and given up
+    // behind n.
+    void written(KvSequence &sequence, std::uint32_t n, std::uint32_t n_drafter);
+    void written(KvSequence &sequence, std::uint32_t n) { written(sequence, n, n); }
 
     // Takes over what is cached of a sequence that begins with these tokens, if it is more than the
     // sequence has. Where the sequence drafts, it ends where the ring is known or can fill again,

@@ -55,7 +55,8 @@ DraftShape Drafter::shape(std::uint32_t n_rings) const {
             n_sliding > 0 ? c_.window + kPageTokens : 0,
             n_rings,
             w_.first_kv_head,
-            c_.n_kv_heads};
+            c_.n_kv_heads,
+            c_.block_size};
 }
 
 DraftLayerRef Drafter::layer_ref(std::uint32_t index) const {
@@ -64,7 +65,6 @@ DraftLayerRef Drafter::layer_ref(std::uint32_t index) const {
     return {sliding, static_cast<std::uint32_t>(std::count(c_.sliding.begin(), before, sliding))};
 }
 
-// context = hidden_norm(fc(features)); every layer projects its keys and values from it.
 void Drafter::extend(std::span<const DraftExtension> extensions) {
     rows_.clear();
     positions_.clear();
@@ -82,6 +82,12 @@ void Drafter::extend(std::span<const DraftExtension> extensions) {
     const auto n = static_cast<std::uint32_t>(rows_.size());
     KIMI_CHECK(n <= max_rows_);
     d_.begin(DraftPlan{{}, positions_, sequences_, rows_});
+    write_context();
+    d_.end();
+}
+
+// context = hidden_norm(fc(features)); every layer projects its keys and values from it.
+void Drafter::write_context() {
     d_.gather(target_.taps(), w_.fc.cols, features_);
     d_.linear({{{&w_.fc, features_, context_, c_.hidden}}}, Rows::all);
     d_.rms_norm(context_, w_.hidden_norm, c_.rms_eps, Rows::all, context_);
@@ -91,10 +97,9 @@ void Drafter::extend(std::span<const DraftExtension> extensions) {
         d_.linear({{{&l.k, context_, k_}, {&l.v, context_, v_}}}, Rows::all);
         d_.draft_write(layer_ref(i), l.norms, k_, v_, rope_);
     }
-    d_.end();
 }
 
-void Drafter::draft(std::span<const DraftRequest> requests, std::uint32_t k) {
+DraftPlan Drafter::blocks(std::span<const DraftRequest> requests) {
     tokens_.clear();
     positions_.clear();
     sequences_.clear();
@@ -114,7 +119,10 @@ void Drafter::draft(std::span<const DraftRequest> requests, std::uint32_t k) {
     rows_.clear();
     for (std::uint32_t r = 0; r < n; ++r)
         if (r % c_.block_size != 0) rows_.push_back(r);
-    d_.begin(DraftPlan{tokens_, positions_, sequences_, rows_});
+    return {tokens_, positions_, sequences_, rows_};
+}
+
+void Drafter::propose() {
     d_.embed(target_.weights().embedding, x_);
     d_.rope(frequencies(), rope_amplitude_, rope_);
     d_.rms_norm(x_, w_.layers[0].input_norm, c_.rms_eps, Rows::all, a_);
@@ -122,6 +130,11 @@ void Drafter::draft(std::span<const DraftRequest> requests, std::uint32_t k) {
     d_.gather(x_, c_.hidden, a_);
     d_.rms_norm(a_, w_.norm, c_.rms_eps, Rows::picked, a_);
     d_.linear({{{&target_.weights().head, a_, logits_}}}, Rows::picked);
+}
+
+void Drafter::draft(std::span<const DraftRequest> requests, std::uint32_t k) {
+    d_.begin(blocks(requests));
+    propose();
     d_.end();
     d_.top_k(logits_, target_.weights().head.rows, k, top_tokens_.data(),
              top_log_probability_.data());

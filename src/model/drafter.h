@@ -45,6 +45,13 @@ class Drafter {
     // Writes the context K/V of committed rows; all together at most max_rows.
     void extend(std::span<const DraftExtension> extensions);
 
+    // The parts of a step that the device does by itself: the blocks of these requests, for one;
+    // the pass over them; and the pass over the context, whose rows the device knows.
+    DraftPlan blocks(std::span<const DraftRequest> requests);
+    void propose();
+    void write_context();
+    Buffer logits() const { return logits_; }
+
     // Computes the logits of offsets 1 .. block_size - 1 of every request, and the k best tokens of
     // each offset with their log-probabilities.
     void draft(std::span<const DraftRequest> requests, std::uint32_t k);

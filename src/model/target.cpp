@@ -70,6 +70,11 @@ DeviceLimits Target::limits() const {
 
 void Target::forward(const StepPlan &plan) {
     d_.begin(plan);
+    compute();
+    d_.end();
+}
+
+void Target::compute() {
     d_.embed(w_.embedding, x_);
     d_.rope(frequencies(), rope_amplitude_, rope_);
     d_.rms_norm(x_, w_.layers[0].input_norm, c_.rms_eps, Rows::all, a_);
@@ -86,7 +91,6 @@ void Target::forward(const StepPlan &plan) {
     d_.gather(x_, c_.hidden, last_);
     d_.rms_norm(last_, w_.norm, c_.rms_eps, Rows::picked, last_);
     d_.linear({{{&w_.head, last_, logits_}}}, Rows::picked);
-    d_.end();
 }
 
 // x += y; a = norm(x)

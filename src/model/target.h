@@ -38,6 +38,9 @@ class Target {
 
     // Writes the plan's KV and computes the logits of its logit rows.
     void forward(const StepPlan &plan);
+    // The same in a step that the device does by itself.
+    void compute();
+    Buffer logits() const { return logits_; }
 
     // Logits of the rank's tokens in logit row i of the last pass, valid until the next one.
     std::span<const float> logits(std::uint32_t i) const;

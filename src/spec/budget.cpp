@@ -8,6 +8,7 @@ namespace {
 
 constexpr double kFade = 0.95;           // of an observation per newer one
 constexpr std::uint32_t kMaxPause = 64;  // steps
+constexpr std::uint32_t kUnknown = 8;    // nodes, where nothing is measured yet
 
 }  // namespace
 
@@ -38,15 +39,29 @@ bool BudgetPolicy::wants_draft() {
     return false;
 }
 
-std::uint32_t BudgetPolicy::choose(const DraftTree &tree, const PassCost &pass,
+void BudgetPolicy::remember(const DraftTree &last, std::uint32_t n_listed) {
+    n_last_ = n_listed;
+    std::copy_n(last.log_probability, n_listed, last_);
+}
+
+std::uint32_t BudgetPolicy::choose_ahead(const PassCost &pass, const DraftCost &draft,
+                                         double other_rows) {
+    if (n_last_ == 0) return kUnknown;
+    const std::uint32_t n = choose({last_, n_last_}, pass, draft, other_rows);
+    if (n == 0) n_last_ = 0;
+    return n;
+}
+
+std::uint32_t BudgetPolicy::choose(std::span<const double> log_probability, const PassCost &pass,
                                    const DraftCost &draft, double other_rows) {
-    if (!pass.known()) return std::min(tree.n, 8U);  // nothing measured yet
+    const auto n_nodes = static_cast<std::uint32_t>(log_probability.size());
+    if (!pass.known()) return std::min(n_nodes, kUnknown);
     const double trust = accepted_ / expected_;
     const double plain = 1 / pass.estimate(other_rows + 1);
     double value = 1, best_rate = 0;
     std::uint32_t best = 0;
-    for (std::uint32_t n = 1; n <= tree.n; ++n) {
-        value += std::min(1.0, trust * std::exp(tree.log_probability[n - 1]));
+    for (std::uint32_t n = 1; n <= n_nodes; ++n) {
+        value += std::min(1.0, trust * std::exp(log_probability[n - 1]));
         const double rate = value / (draft.estimate() + pass.estimate(other_rows + 1 + n));
         if (rate > best_rate) best_rate = rate, best = n;
     }

@@ -42,13 +42,25 @@ class BudgetPolicy {
     // Nodes to verify of a tree in the order of its nodes; other_rows is what the pass computes
     // anyway for other sessions.
     std::uint32_t choose(const DraftTree &tree, const PassCost &pass, const DraftCost &draft,
-                         double other_rows);
+                         double other_rows) {
+        return choose({tree.log_probability, tree.n}, pass, draft, other_rows);
+    }
+    // The same of a tree that is not known yet: the last one stands for it, of which n_listed nodes
+    // have a probability.
+    void remember(const DraftTree &last, std::uint32_t n_listed);
+    std::uint32_t choose_ahead(const PassCost &pass, const DraftCost &draft, double other_rows);
     // What became of the nodes of a verified tree.
     void observe(const DraftTree &tree, std::uint32_t accepted);
 
   private:
+    std::uint32_t choose(std::span<const double> log_probability, const PassCost &pass,
+                         const DraftCost &draft, double other_rows);
+
     double expected_ = 1, accepted_ = 1;    // fading sums of predicted and real acceptance
     std::uint32_t pause_ = 0, paused_ = 0;  // length of the last pause, and what is left of it
+    // Of the last tree; none after a pause.
+    std::uint32_t n_last_ = 0;
+    double last_[kMaxTreeNodes];
 };
 
 }  // namespace kimi

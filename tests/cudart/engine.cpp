@@ -92,6 +92,12 @@ void Engine::wait(Lock &lock, const OpPtr &op) {
     seen(*op);
 }
 
+bool Engine::look(Lock &lock, const OpPtr &op) {
+    want(op);
+    if (!std::exchange(op->awaited, true)) return false;
+    return op_done_.wait_for(lock, std::chrono::milliseconds(1), [&op] { return op->done; });
+}
+
 // ---- the thread
 
 void Engine::work(const std::stop_token &stop) {

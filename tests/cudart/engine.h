@@ -46,6 +46,8 @@ class Engine {
     void want(const OpPtr &op);
     // Returns when it is done.
     void wait(Lock &lock, const OpPtr &op);
+    // A look at whether it is done: a short wait for who looks again, as there may be one core.
+    bool look(Lock &lock, const OpPtr &op);
     // The host knows that it is done.
     void seen(const Op &op) { host_knows_.join(op.knows); }
     // Ends the calls of a rank that wait for the others, and those to come.

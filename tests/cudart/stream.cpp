@@ -20,11 +20,8 @@ Event *find(Runtime &r, cudaEvent_t handle) {
     return r.events.count(handle) != 0 ? handle : nullptr;
 }
 
-cudaError_t query(Runtime &r, const OpPtr &op, int device) {
-    if (op != nullptr && !op->done) {
-        r.engine.want(op);
-        return cudaErrorNotReady;
-    }
+cudaError_t query(Runtime &r, Lock &lock, OpPtr op, int device) {
+    if (op != nullptr && !op->done && !r.engine.look(lock, op)) return cudaErrorNotReady;
     if (op != nullptr) r.engine.seen(*op);
     return r.device(device).error;
 }
@@ -108,12 +105,12 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
-    return call(__func__, Needs::kNoCapture, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kNoCapture, [&](Runtime &r, Lock &lock) {
         const Stream *stream = r.find(handle);
         if (stream == nullptr) return cudaErrorInvalidResourceHandle;
         if (stream->captured)
             return waited_for(stream->captured, cudaErrorStreamCaptureUnsupported);
-        return query(r, stream->last, stream->device);
+        return query(r, lock, stream->last, stream->device);
     });
 }
 
@@ -178,11 +175,11 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-    return call(__func__, Needs::kNoCapture, [&](Runtime &r, Lock &) {
+    return call(__func__, Needs::kNoCapture, [&](Runtime &r, Lock &lock) {
         const Event *e = find(r, event);
         if (e == nullptr) return cudaErrorInvalidResourceHandle;
         if (e->captured) return waited_for(e->captured, cudaErrorCapturedEvent);
-        return query(r, e->recorded, e->device);
+        return query(r, lock, e->recorded, e->device);
     });
 }
 

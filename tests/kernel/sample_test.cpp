@@ -9,16 +9,26 @@
 namespace kimi::test {
 namespace {
 
+// Of the row in its sequence.
+std::uint32_t position(std::size_t row) {
+    return static_cast<std::uint32_t>(row % 2 == 0 ? 262'142 - row : 4'000'000'000 + row);
+}
+
 std::vector<std::int32_t> sampled(const std::vector<float> &logits, std::uint32_t vocab,
                                   const std::vector<SampleOptions> &options) {
     const auto n = static_cast<std::uint32_t>(options.size());
     const Buffer<float> in("logits", logits);
     Buffer<SampleOptions> options_device("options", n + 2);
     options_device.upload(options);
+    std::vector<std::uint32_t> positions;
+    for (std::size_t row = 0; row < n; ++row) positions.push_back(position(row));
+    Buffer<std::uint32_t> position_device("position", n + 2);
+    position_device.upload(positions);
     const Buffer<std::uint32_t> n_rows("n_rows", one(n));
     Buffer<std::int32_t> token("token", n + 2);
     check_clean(run([&] {
-        sample({in.data(), options_device.data(), n_rows.data(), n + 2, vocab, token.data()},
+        sample({in.data(), options_device.data(), position_device.data(), n_rows.data(), n + 2,
+                vocab, token.data()},
                stream());
     }));
     auto out = token.download();
@@ -30,7 +40,8 @@ std::vector<std::int32_t> sampled(const std::vector<float> &logits, std::uint32_
 std::int32_t expected(const std::vector<float> &logits, std::uint32_t vocab, std::size_t row,
                       const SampleOptions &o) {
     return Sampler(vocab).sample({logits.data() + row * vocab, vocab},
-                                 {o.seed, o.temperature, o.top_p, o.min_p, o.top_k}, o.position);
+                                 {o.seed, o.temperature, o.top_p, o.min_p, o.top_k},
+                                 std::uint64_t{position(row)} + 1);
 }
 
 void check_sample(const std::vector<float> &logits, std::uint32_t vocab,
@@ -49,7 +60,6 @@ TEST_CASE("kernel: sample chooses what the host's sampler chooses, under every f
         for (const float top_p : {0.0F, 0.3F, 0.95F}) {
             for (const std::uint32_t top_k : {0U, 1U, 40U}) {
                 options.push_back({.seed = 77 + options.size(),
-                                   .position = 1'000'000'000'000 + options.size(),
                                    .temperature = temperature,
                                    .top_p = top_p,
                                    .min_p = options.size() % 2 == 0 ? 0.0F : 0.05F,
@@ -67,7 +77,6 @@ TEST_CASE("kernel: sample takes lower ids first among equal logits") {
     std::vector<SampleOptions> options;
     for (std::uint64_t i = 0; i < 8; ++i) {
         options.push_back({.seed = i,
-                           .position = 5,
                            .temperature = i % 4 == 0 ? 0.0F : 1.0F,
                            .top_p = i % 4 == 2 ? 0.5F : 0.0F,
                            .min_p = 0,
@@ -79,18 +88,12 @@ TEST_CASE("kernel: sample takes lower ids first among equal logits") {
 
 TEST_CASE("kernel: sample of the smallest vocabularies, and of K2.6's") {
     for (const std::uint32_t vocab : {4U, 8U, 1028U}) {
-        check_sample(
-            random_floats(vocab, vocab, 3), vocab,
-            {{.seed = 3, .position = 9, .temperature = 1, .top_p = 0.9F, .min_p = 0, .top_k = 3}});
+        check_sample(random_floats(vocab, vocab, 3), vocab,
+                     {{.seed = 3, .temperature = 1, .top_p = 0.9F, .min_p = 0, .top_k = 3}});
     }
     const std::uint32_t vocab = 163'840;
     check_sample(random_floats(vocab, 5, 9), vocab,
-                 {{.seed = 11,
-                   .position = 262'143,
-                   .temperature = 1,
-                   .top_p = 0.95F,
-                   .min_p = 0,
-                   .top_k = 0}});
+                 {{.seed = 11, .temperature = 1, .top_p = 0.95F, .min_p = 0, .top_k = 0}});
 }
 
 TEST_CASE("kernel: sample reports logits that are not finite") {
@@ -98,8 +101,7 @@ TEST_CASE("kernel: sample reports logits that are not finite") {
     std::vector<float> logits = random_floats(3 * vocab, 1);
     logits[5] = std::nanf("");
     logits[vocab + 63] = INFINITY;
-    const SampleOptions options{
-        .seed = 1, .position = 1, .temperature = 1, .top_p = 0, .min_p = 0, .top_k = 0};
+    const SampleOptions options{.seed = 1, .temperature = 1, .top_p = 0, .min_p = 0, .top_k = 0};
     const auto got = sampled(logits, vocab, {options, {.temperature = 0}, options});
     CHECK(got[0] == -1);
     CHECK(got[1] == -1);

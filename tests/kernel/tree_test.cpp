@@ -10,14 +10,17 @@ namespace {
 struct Trees {
     std::uint32_t n, max_sequences, depth, k;
     std::vector<std::uint32_t> budget;
-    unsigned steps = 1000;  // few: many equal sums
+    unsigned steps = 1000;           // few: many equal sums
+    std::uint32_t rows = kTreeRows;  // of each sequence in the pass
     std::vector<std::int32_t> token = {};
     std::vector<double> log_probability = {};
-    Buffer<std::uint32_t> n_rows{"n_rows", max_sequences};
-    Buffer<std::int32_t> row_token{"row_token", max_sequences *std::size_t{kTreeRows}};
-    Buffer<std::uint32_t> row_position{"row_position", max_sequences *std::size_t{kTreeRows}};
-    Buffer<std::uint64_t> row_word{"row_word", max_sequences *std::size_t{kTreeRows}};
-    Buffer<std::uint8_t> row_parent{"row_parent", max_sequences *std::size_t{kTreeRows}};
+    Buffer<std::uint32_t> first_row{"first_row", max_sequences}, n_rows{"rows", max_sequences},
+        n_nodes{"n_nodes", max_sequences};
+    Buffer<double> node_log{"node_log_probability", max_sequences *std::size_t{kTreeRows}};
+    Buffer<std::int32_t> row_token{"row_token", n *std::size_t{rows}};
+    Buffer<std::uint32_t> row_position{"row_position", n *std::size_t{rows}};
+    Buffer<std::uint64_t> row_word{"row_word", n *std::size_t{rows}};
+    Buffer<std::uint8_t> row_parent{"row_parent", n *std::size_t{rows}};
 
     void fill(unsigned seed) {
         std::mt19937 random(seed);
@@ -33,7 +36,7 @@ struct Trees {
     std::int32_t root(std::uint32_t sequence) const {
         return static_cast<std::int32_t>(1'000'000 + sequence);
     }
-    Report build() const {
+    Report build() {
         const std::size_t size = std::size_t{max_sequences} * depth * k;
         Buffer<std::int32_t> tokens("token", size), roots("root_token", max_sequences);
         Buffer<double> logs("log_probability", size);
@@ -45,12 +48,15 @@ struct Trees {
         for (std::uint32_t s = 0; s < n; ++s) {
             roots.upload(std::vector<std::int32_t>{root(s)}, s);
             positions.upload(one(1000 * s), s);
+            first_row.upload(one(rows * s), s);
+            n_rows.upload(one(rows), s);
         }
         const Buffer<std::uint32_t> n_sequences("n_sequences", one(n));
         return run([&] {
             tree_build({tokens.data(), logs.data(), depth, k, n_sequences.data(), budgets.data(),
-                        roots.data(), positions.data(), max_sequences, n_rows.data(),
-                        row_token.data(), row_position.data(), row_word.data(), row_parent.data()},
+                        first_row.data(), n_rows.data(), roots.data(), positions.data(),
+                        max_sequences, n_nodes.data(), node_log.data(), row_token.data(),
+                        row_position.data(), row_word.data(), row_parent.data()},
                        stream());
         });
     }
@@ -62,21 +68,31 @@ struct Trees {
             budget[sequence], tree);
         return tree;
     }
-    void check() const {
+    void check() {
         check_clean(build());
-        const auto rows = n_rows.download();
+        const auto nodes = n_nodes.download();
+        const auto logs = node_log.download();
         const auto tokens = row_token.download();
         const auto positions = row_position.download();
         const auto words = row_word.download();
         const auto parents = row_parent.download();
         for (std::uint32_t s = 0; s < n; ++s) {
             const DraftTree tree = expected(s);
-            REQUIRE(rows[s] == tree.n + 1);
-            const std::size_t first = std::size_t{s} * kTreeRows;
+            REQUIRE(nodes[s] == tree.n);
+            for (std::uint32_t i = 0; i < tree.n; ++i)
+                REQUIRE(logs[s * kTreeRows + i] == tree.log_probability[i]);
+            const std::size_t first = std::size_t{s} * rows;
             CHECK(tokens[first] == root(s));
             CHECK(words[first] == 1);
             CHECK(positions[first] == 1000 * s);
-            for (std::uint32_t i = 0; i < tree.n; ++i) {
+            CHECK(parents[first] == kNoParent);
+            for (std::uint32_t row = tree.n + 1; row < rows; ++row) {
+                REQUIRE(words[first + row] == (std::uint64_t{1} << row | 1));
+                REQUIRE(parents[first + row] == kNoParent);
+                REQUIRE(tokens[first + row] == root(s));
+                REQUIRE(positions[first + row] == 1000 * s);
+            }
+            for (std::uint32_t i = 0; i < std::min(tree.n, rows - 1); ++i) {
                 REQUIRE(tokens[first + i + 1] == tree.token[i]);
                 REQUIRE(parents[first + i + 1] == tree.parent[i]);
                 REQUIRE(positions[first + i + 1] == 1000 * s + tree.depth[i]);
@@ -108,6 +124,15 @@ TEST_CASE("kernel: tree_build of every width") {
     for (std::uint32_t budget = 0; budget < 64; ++budget) t.budget.push_back(budget);
     t.fill(1);
     t.check();
+}
+
+TEST_CASE("kernel: tree_build lists the nodes that the pass has no rows for") {
+    for (const std::uint32_t rows : {1U, 2U, 17U, 33U}) {
+        CAPTURE(rows);
+        Trees t{4, 4, 7, 16, {0, 1, 16, 63}, 1000, rows};
+        t.fill(rows);
+        t.check();
+    }
 }
 
 TEST_CASE("kernel: tree_build ends paths whose probability is not finite") {
@@ -145,10 +170,11 @@ TEST_CASE(
     const Buffer<std::uint32_t> from("from", 41 * 63), to("to", 41 * 63);
     const Buffer<std::int32_t> token("committed", 41 * kTreeRows);
     check_clean(run([&] {
-        tree_accept({n_sequences.data(), 41, t.n_rows.data(), t.row_token.data(),
-                     t.row_parent.data(), target_device.data(), cell.data(), n_committed.data(),
-                     path.data(), token.data(), n_moves.data(), from.data(), to.data()},
-                    stream());
+        tree_accept(
+            {n_sequences.data(), 41, t.first_row.data(), t.n_rows.data(), t.row_token.data(),
+             t.row_parent.data(), target_device.data(), cell.data(), n_committed.data(),
+             path.data(), token.data(), n_moves.data(), from.data(), to.data()},
+            stream());
     }));
     const auto got_n = n_committed.download(), got_path = path.download();
     const auto got_token = token.download();

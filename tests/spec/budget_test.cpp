@@ -78,3 +78,23 @@ TEST_CASE(
     CHECK(policy.choose(tree, pass, draft, 0) == 3);
     CHECK(policy.wants_draft());
 }
+
+TEST_CASE(
+    "budget: ahead of a tree, the last one stands for it; none is known at first or after a "
+    "pause") {
+    const PassCost pass = line(10, 1);
+    DraftCost draft;
+    draft.observe(2);
+    DraftTree tree = tree_of({0.9, 0.8, 0.5, 0.3, 0.1, 0.05, 0.01});
+    BudgetPolicy policy;
+    CHECK(policy.choose_ahead(pass, draft, 0) == 8);
+    policy.remember(tree, 2);  // the others have no probability
+    CHECK(policy.choose_ahead(pass, draft, 0) == 2);
+    policy.remember(tree, tree.n);
+    CHECK(policy.choose_ahead(pass, draft, 0) == 4);
+    for (int i = 0; i < 60; ++i) policy.observe(tree, 0);
+    CHECK(policy.choose_ahead(pass, draft, 0) == 0);
+    CHECK_FALSE(policy.wants_draft());
+    CHECK(policy.wants_draft());
+    CHECK(policy.choose_ahead(pass, draft, 0) == 8);
+}

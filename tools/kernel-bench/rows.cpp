@@ -96,21 +96,19 @@ void choice(const Machine &machine) {
     const Memory in(logits), n(std::vector<std::uint32_t>{kRows}),
         one(std::vector<std::uint32_t>{1}), token(4 * kRows * kK), logs(8 * kRows * kK);
     const std::size_t parts = std::size_t{kRows} * top_k_chunks(kVocab);
-    const Memory keys(8 * parts * kK), sums(16 * parts);
+    const Memory keys(8 * parts * kK), sums(16 * parts), position(4 * kRows);
     for (const float top_p : {0.0F, 0.95F}) {
         for (const float temperature : {0.0F, 1.0F}) {
-            const Memory options(std::vector<SampleOptions>(kRows, {.seed = 1,
-                                                                    .position = 2,
-                                                                    .temperature = temperature,
-                                                                    .top_p = top_p,
-                                                                    .min_p = 0,
-                                                                    .top_k = 0}));
+            const Memory options(std::vector<SampleOptions>(
+                kRows,
+                {.seed = 1, .temperature = temperature, .top_p = top_p, .min_p = 0, .top_k = 0}));
             report({"sample, 9 rows, temperature " + std::to_string(static_cast<int>(temperature)) +
                         (top_p > 0 ? ", top-p" : ""),
                     4.0 * kRows * kVocab, 0, 1,
                     [&](std::size_t, simt::Stream stream) {
-                        sample({in.as<float>(), options.as<SampleOptions>(), n.as<std::uint32_t>(),
-                                kRows, kVocab, token.as<std::int32_t>()},
+                        sample({in.as<float>(), options.as<SampleOptions>(),
+                                position.as<std::uint32_t>(), n.as<std::uint32_t>(), kRows, kVocab,
+                                token.as<std::int32_t>()},
                                stream);
                     }},
                    machine.copy_bytes_per_s);
@@ -124,14 +122,17 @@ void choice(const Machine &machine) {
                       stream);
             }},
            machine.copy_bytes_per_s);
-    const Memory budget(std::vector<std::uint32_t>{63}), n_rows(4), tree_token(4 * kTreeRows),
-        tree_position(4 * kTreeRows), word(8 * kTreeRows), parent(kTreeRows);
+    const Memory budget(std::vector<std::uint32_t>{63}), first(4),
+        rows(std::vector<std::uint32_t>{kTreeRows}), n_nodes(4), node_logs(8 * kTreeRows),
+        tree_token(4 * kTreeRows), tree_position(4 * kTreeRows), word(8 * kTreeRows),
+        parent(kTreeRows);
     report({"tree_build, 63 nodes", 12.0 * kDepth * kK, 0, 1,
             [&](std::size_t, simt::Stream stream) {
                 tree_build(
                     {token.as<std::int32_t>(), logs.as<double>(), kDepth, kK,
-                     one.as<std::uint32_t>(), budget.as<std::uint32_t>(), token.as<std::int32_t>(),
-                     budget.as<std::uint32_t>(), 1, n_rows.as<std::uint32_t>(),
+                     one.as<std::uint32_t>(), budget.as<std::uint32_t>(), first.as<std::uint32_t>(),
+                     rows.as<std::uint32_t>(), token.as<std::int32_t>(), budget.as<std::uint32_t>(),
+                     1, n_nodes.as<std::uint32_t>(), node_logs.as<double>(),
                      tree_token.as<std::int32_t>(), tree_position.as<std::uint32_t>(),
                      word.as<std::uint64_t>(), parent.as<std::uint8_t>()},
                     stream);
@@ -139,17 +140,18 @@ void choice(const Machine &machine) {
            machine.copy_bytes_per_s);
     const Memory target(4 * kTreeRows, 0xff), cell(4 * kTreeRows), committed(4),
         path(4 * kTreeRows), out(4 * kTreeRows), moves(4), from(4 * 63), to(4 * 63);
-    report({"tree_accept, 63 nodes", 12.0 * kTreeRows, 0, 1,
-            [&](std::size_t, simt::Stream stream) {
-                tree_accept({one.as<std::uint32_t>(), 1, n_rows.as<std::uint32_t>(),
-                             tree_token.as<std::int32_t>(), parent.as<std::uint8_t>(),
-                             target.as<std::int32_t>(), cell.as<std::uint32_t>(),
-                             committed.as<std::uint32_t>(), path.as<std::uint32_t>(),
-                             out.as<std::int32_t>(), moves.as<std::uint32_t>(),
-                             from.as<std::uint32_t>(), to.as<std::uint32_t>()},
-                            stream);
-            }},
-           machine.copy_bytes_per_s);
+    report(
+        {"tree_accept, 63 nodes", 12.0 * kTreeRows, 0, 1,
+         [&](std::size_t, simt::Stream stream) {
+             tree_accept(
+                 {one.as<std::uint32_t>(), 1, first.as<std::uint32_t>(), rows.as<std::uint32_t>(),
+                  tree_token.as<std::int32_t>(), parent.as<std::uint8_t>(),
+                  target.as<std::int32_t>(), cell.as<std::uint32_t>(),
+                  committed.as<std::uint32_t>(), path.as<std::uint32_t>(), out.as<std::int32_t>(),
+                  moves.as<std::uint32_t>(), from.as<std::uint32_t>(), to.as<std::uint32_t>()},
+                 stream);
+         }},
+        machine.copy_bytes_per_s);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "backend/cuda/kv.h"
 #include "backend/cuda/pass_tables.h"
 #include "backend/cuda/products.h"
+#include "backend/cuda/step_memory.h"
 #include "backend/cuda/weights.h"
 #include "kernels/embed.h"
 #include "kernels/gather_rows.h"
@@ -25,7 +26,7 @@ const bf16 *bf16s(const std::byte *data) {
     return reinterpret_cast<const bf16 *>(data);
 }
 
-class CudaDevice final : public Device {
+class CudaDevice final : public Device, public WholeSteps {
   public:
     CudaDevice(std::shared_ptr<Group> group, std::uint32_t rank)
         : gpu_(static_cast<int>(rank)),
@@ -67,6 +68,10 @@ class CudaDevice final : public Device {
         attention_.emplace(limits, n_sms_, stream_);
         collectives_.emplace(group_, rank_, limits.hidden, stream_);
         graphs_.emplace(limits.graphs, limits.context + kMaxTreeNodes, stream_);
+        pass_ = &*tables_;
+        vocab_ = limits.vocab;
+        block_size_ = limits.draft.block_size;
+        if (!limits.graphs.widths.empty()) step_.emplace(limits, stream_);
         embedded_ = {std::size_t{kMaxRows} * limits.hidden, "activations"};
         split_ = {group_->n_ranks() > 1 ? std::size_t{kMaxRows} * limits.width : 0, "activations"};
         reserve_logits(limits.vocab);
@@ -81,6 +86,64 @@ class CudaDevice final : public Device {
     void begin(const StepPlan &plan) override { begin_pass(plan); }
     void begin(const DraftPlan &plan) override { begin_pass(plan); }
     void end() override { graphs_->end(); }
+
+    WholeSteps *whole_steps() override { return step_ ? this : nullptr; }
+    std::uint32_t max_step_rows(std::uint32_t n_sequences) const override {
+        const PassShape largest = graphs_->largest_step(n_sequences);
+        const bool fits = largest.sequences * block_size_ <= kMaxRows && vocab_ % 4 == 0;
+        return fits ? largest.rows : 0;
+    }
+
+    void begin_step(const WholeStepPlan &plan) override {
+        use();
+        collectives_->wait(tables_->copied());
+        collectives_->wait(step_->copied());
+        tables_->set(plan.rows, stream_);
+        const bool drafts = !plan.blocks.token.empty();
+        if (drafts) step_->blocks.set(plan.blocks, stream_);
+        step_->set(plan);
+        const PassShape whole =
+            graphs_->begin({PassKind::step, tables_->shape().rows, 0, tables_->shape().sequences,
+                            drafts ? block_size_ : 0});
+        KIMI_CHECK(whole.context > 0);  // a graph's
+        make_for(whole);
+        read_ = nullptr;
+        if (!graphs_->replays()) step_->stamp();
+        pass_ = drafts ? &step_->blocks : &*tables_;
+    }
+
+    void build_trees(Buffer logits, std::uint32_t vocab) override {
+        const bool drafts = pass_ != &*tables_;
+        if (!graphs_->replays()) {
+            const std::uint32_t k = std::min(kTopKMax - 1, vocab_);
+            if (drafts) find_top_k(logits, vocab, k, count(Rows::picked));
+            step_->stamp();
+            step_->build_trees(
+                *tables_, {top_tokens_.data(), top_log_p_.data(), drafts ? block_size_ - 1 : 0, k});
+            step_->stamp();
+        }
+        pass_ = &*tables_;
+    }
+
+    void accept(Buffer logits, std::uint32_t vocab) override {
+        if (!graphs_->replays()) {
+            step_->stamp();
+            step_->accept(*tables_, whole_rows(logits, vocab, count(Rows::picked)), vocab_, *kv_);
+        }
+        pass_ = &step_->context;
+    }
+
+    void finish_step() override {
+        if (!graphs_->replays()) step_->stamp();
+        graphs_->end();
+        step_->read(*tables_);
+        collectives_->finish();
+        step_->collect();
+    }
+    const WholeStepResult &result(std::uint32_t sequence) const override {
+        return step_->result(sequence);
+    }
+    const WholeStepTimes &times() const override { return step_->times(); }
 
     void embed(const Matrix &table, Buffer x) override {
         if (graphs_->replays()) return;
@@ -144,10 +207,10 @@ class CudaDevice final : public Device {
                     Buffer, Buffer out) override {
         KIMI_CHECK(written_.layer == layer && written_.weights == &w);
         recorder().step().weight_bytes += w.kv_b.bytes();
-        recorder().step().kv_bytes += tables_->kv_tokens() * kv_->shape().token_bytes();
+        recorder().step().kv_bytes += pass_->kv_tokens() * kv_->shape().token_bytes();
         if (graphs_->replays()) return;
-        attention_->attend({*tables_, *kv_, *products_, shape, w, weights_.of(w), layer,
-                            written_.kv, written_.rope, narrow(q), narrow(out)});
+        attention_->attend({*pass_, *kv_, *products_, shape, w, weights_.of(w), layer, written_.kv,
+                            written_.rope, narrow(q), narrow(out)});
     }
 
     void experts(const RouterShape &shape, Buffer logits, const float *bias,
@@ -160,27 +223,20 @@ class CudaDevice final : public Device {
     void draft_write(DraftLayerRef layer, const DraftNorms &norms, Buffer k, Buffer v,
                      Buffer rope) override {
         if (graphs_->replays()) return;
-        attention_->draft_write(*tables_, *kv_, layer, norms, k.data, v.data, rope.data);
+        attention_->draft_write(*pass_, *kv_, layer, norms, k.data, v.data, rope.data);
     }
 
     void draft_attend(DraftLayerRef layer, const DraftNorms &norms, Buffer q, Buffer k, Buffer v,
                       Buffer rope, Buffer out) override {
         if (graphs_->replays()) return;
-        attention_->draft_attend(*tables_, *kv_, layer, norms, q.data, k.data, v.data, rope.data,
+        attention_->draft_attend(*pass_, *kv_, layer, norms, q.data, k.data, v.data, rope.data,
                                  narrow(out));
     }
 
     void top_k(Buffer logits, std::uint32_t vocab, std::uint32_t k, std::int32_t *tokens,
                double *log_probability) override {
-        const std::uint32_t n = tables_->n_picked(), whole = vocab * group_->n_ranks();
-        const float *all = logits.data;
-        if (group_->n_ranks() > 1) {
-            collectives_->gather(logits.data, vocab, n, whole_logits_.data());
-            all = whole_logits_.data();
-        }
-        kimi::top_k({all, count_at(Rows::picked), n, whole, k, top_tokens_.data(),
-                     top_log_p_.data(), part_keys_.data(), part_sums_.data()},
-                    stream_);
+        const std::uint32_t n = pass_->n_picked();
+        find_top_k(logits, vocab, k, n);
         const std::size_t found = std::size_t{n} * k;
         copy_back(top_tokens_host_.data(), top_tokens_.data(), found * sizeof(std::int32_t));
         copy_back(top_log_p_host_.data(), top_log_p_.data(), found * sizeof(double));
@@ -235,7 +291,7 @@ class CudaDevice final : public Device {
     // All picked rows come at once, with the first of them.
     std::span<const float> read(Buffer buffer, std::uint32_t row, std::uint32_t width) override {
         use();
-        const std::size_t n = std::size_t{tables_->n_picked()} * width;
+        const std::size_t n = std::size_t{pass_->n_picked()} * width;
         if (read_ != buffer.data) {
             KIMI_CHECK(n <= read_host_.size());
             copy_back(read_host_.data(), buffer.data, n * sizeof(float));
@@ -252,7 +308,27 @@ class CudaDevice final : public Device {
         collectives_->wait(tables_->copied());
         tables_->set(plan, stream_);
         tables_->make_for(graphs_->begin(tables_->shape()));
+        pass_ = &*tables_;
         read_ = nullptr;
+    }
+    // The launches of a step's passes.
+    void make_for(const PassShape &step) {
+        const std::uint32_t n = step.sequences, rows = step.rows;
+        tables_->make_for({PassKind::target, rows, rows, n, rows, step.context});
+        step_->context.make_for({PassKind::context, rows, rows, n, rows, step.context});
+        step_->blocks.make_for({PassKind::block, n * step.widest, n * (step.widest - 1), n,
+                                step.widest, step.context});
+    }
+    // Rows with the logits of all ranks.
+    const float *whole_rows(Buffer logits, std::uint32_t vocab, std::uint32_t n) {
+        if (group_->n_ranks() == 1) return logits.data;
+        collectives_->gather(logits.data, vocab, n, whole_logits_.data());
+        return whole_logits_.data();
+    }
+    void find_top_k(Buffer logits, std::uint32_t vocab, std::uint32_t k, std::uint32_t n) {
+        kimi::top_k({whole_rows(logits, vocab, n), count_at(Rows::picked), n, vocab_, k,
+                     top_tokens_.data(), top_log_p_.data(), part_keys_.data(), part_sums_.data()},
+                    stream_);
     }
     void reserve_logits(std::uint32_t vocab) {
         const std::size_t parts = std::size_t{kMaxRows} * top_k_chunks(vocab);
@@ -304,11 +380,11 @@ class CudaDevice final : public Device {
                  limits.kv.rope_dim);
     }
 
-    const PassRows &rows() const { return *tables_->rows(); }
+    const PassRows &rows() const { return *pass_->rows(); }
     // What launches are made for.
-    std::uint32_t n_rows() const { return tables_->shape().rows; }
+    std::uint32_t n_rows() const { return pass_->shape().rows; }
     std::uint32_t count(Rows of) const {
-        return of == Rows::all ? tables_->shape().rows : tables_->shape().picked;
+        return of == Rows::all ? pass_->shape().rows : pass_->shape().picked;
     }
     const std::uint32_t *count_at(Rows of) const {
         return of == Rows::all ? &rows().n_rows : &rows().n_picked;
@@ -332,6 +408,9 @@ class CudaDevice final : public Device {
     CudaWeights weights_;
     Activations activations_;
     std::optional<PassTables> tables_;
+    std::optional<StepMemory> step_;
+    PassTables *pass_ = nullptr;  // whose rows the operations are about
+    std::uint32_t vocab_ = 0, block_size_ = 0;
     std::optional<CudaKv> kv_;
     std::optional<Products> products_;
     std::optional<Attention> attention_;

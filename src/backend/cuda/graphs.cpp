@@ -23,12 +23,20 @@ bool Graphs::round_up(PassShape &shape) const {
     if (shape.kind == PassKind::block) {  // every block is as long
         shape.picked = shape.sequences * (shape.widest - 1);
         shape.rows = shape.sequences * shape.widest;
-    } else {
-        if (!cuda::round_up(buckets_.widths, shape.rows)) return false;
+    } else if (!cuda::round_up(buckets_.widths, shape.rows)) {
+        return false;
+    } else if (shape.kind != PassKind::step) {
         shape.picked = shape.widest = shape.rows;
     }
     shape.context = max_context_;
     return true;
+}
+
+PassShape Graphs::largest_step(std::uint32_t n_sequences) const {
+    PassShape shape = {PassKind::step, 0, 0, n_sequences};
+    if (cuda::round_up(buckets_.sessions, shape.sequences) && !buckets_.widths.empty())
+        shape.rows = buckets_.widths.back();
+    return shape;
 }
 
 PassShape Graphs::begin(const PassShape &shape) {

@@ -1,4 +1,4 @@
-// CUDA graphs of whole passes. What changes from pass to pass lies in device memory, so a graph
+// CUDA graphs of passes and steps. What changes from pass to pass lies in device memory, so a graph
 // serves every pass that is not larger: it is captured once and never changed.
 #pragma once
 
@@ -13,9 +13,10 @@
 
 namespace kimi::cuda {
 
-enum class PassKind : std::uint8_t { target, block, context };
+enum class PassKind : std::uint8_t { target, block, context, step };
 
-// What the launches of a pass are made for; the pass may be smaller.
+// What the launches of a pass are made for; the pass may be smaller. A step's rows are the
+// target's, and its widest sequence is a block: without rows where nothing is drafted.
 struct PassShape {
     PassKind kind = PassKind::target;
     std::uint32_t rows = 0, picked = 0, sequences = 0;
@@ -33,6 +34,9 @@ class Graphs {
     // Begins a pass that is this large and returns what its launches are to be made for: a bucket's
     // shape, or its own where there is none.
     PassShape begin(const PassShape &shape);
+    // The largest step of so many sequences that has a graph, and how many it is made for; without
+    // rows: none.
+    PassShape largest_step(std::uint32_t n_sequences) const;
     // Whether the graph of this pass exists: its launches need not be made.
     bool replays() const { return mode_ == Mode::replay; }
     // All operations have been called: runs the graph, if there is one.

@@ -49,10 +49,14 @@ void CudaKv::move_slots(std::span<const std::uint32_t> pages, std::span<const st
     check(cudaMemcpyAsync(moves_.data(), host, moves_.bytes(), cudaMemcpyHostToDevice, stream_),
           "copying KV moves");
     moved_.record(stream_);
-    kv_compact(
-        {pages_.memory.data(), static_cast<std::int64_t>(pages_.layer_bytes), pages_.n_layers,
-         mla_planes(fp8()), moves_.data() + 1, moves_.data() + 1 + kMaxMoves, moves_.data(), n},
-        stream_);
+    compact(moves_.data(), moves_.data() + 1, moves_.data() + 1 + kMaxMoves, n);
+}
+
+void CudaKv::compact(const std::uint32_t *n_moves, const std::uint32_t *from,
+                     const std::uint32_t *to, std::uint32_t max_moves) const {
+    kv_compact({pages_.memory.data(), static_cast<std::int64_t>(pages_.layer_bytes),
+                pages_.n_layers, mla_planes(fp8()), from, to, n_moves, max_moves},
+               stream_);
 }
 
 std::size_t CudaKv::draft_token_bytes() const {

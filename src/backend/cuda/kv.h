@@ -25,6 +25,9 @@ class CudaKv {
     // As KvMemory says. What they enqueue runs behind the passes; reads and writes wait for it.
     void move_slots(std::span<const std::uint32_t> pages, std::span<const std::uint32_t> from,
                     std::span<const std::uint32_t> to);
+    // The same of cells (kv_compact.h), by a list on the device that has at most max_moves.
+    void compact(const std::uint32_t *n_moves, const std::uint32_t *from, const std::uint32_t *to,
+                 std::uint32_t max_moves) const;
     std::size_t page_bytes() const;
     std::size_t ring_bytes() const;
     void copy_page(std::uint32_t from, std::uint32_t to);

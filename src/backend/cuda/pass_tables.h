@@ -40,6 +40,7 @@ class PassTables {
     const Event &copied() const { return copied_; }
 
     // On the device.
+    PassRows *device_rows() const { return reinterpret_cast<PassRows *>(device_.data()); }
     const PassRows *rows() const { return reinterpret_cast<const PassRows *>(device_.data()); }
     const std::uint32_t *pages() const {
         return reinterpret_cast<const std::uint32_t *>(device_.data() + sizeof(PassRows));
