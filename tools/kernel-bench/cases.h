@@ -31,5 +31,6 @@ inline std::vector<std::uint8_t> random_bytes(std::size_t n) {
 void bench_attention(const Machine &machine);
 void bench_products(const Machine &machine);  // skinny_gemm and the experts
 void bench_rows(const Machine &machine);      // what works row by row
+void bench_sums(const Machine &machine);      // over the GPUs of the machine
 
 }  // namespace kimi::bench

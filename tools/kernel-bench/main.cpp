@@ -21,6 +21,8 @@ int main() {
         bench_products(machine);
         std::printf("\n");
         bench_rows(machine);
+        std::printf("\n");
+        bench_sums(machine);
     } catch (const kimi::Error &error) {
         std::fprintf(stderr, "kernel-bench: %s\n", error.text.c_str());
         return 1;

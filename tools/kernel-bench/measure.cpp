@@ -65,7 +65,11 @@ double copy_bandwidth() {
 }
 
 void report(const Work &work, double copy_bytes_per_s) {
-    const double us = microseconds(work), rate = work.bytes / (us * 1e-6);
+    report(work, microseconds(work), copy_bytes_per_s);
+}
+
+void report(const Work &work, double us, double copy_bytes_per_s) {
+    const double rate = work.bytes / (us * 1e-6);
     std::printf("%-58s %9.2f us %8.1f GB/s %5.1f %% of copy %8.2f TFLOPS\n", work.name.c_str(), us,
                 rate * 1e-9, 100 * rate / copy_bytes_per_s, work.flops / (us * 1e-6) * 1e-12);
     std::fflush(stdout);

@@ -53,5 +53,6 @@ double copy_bandwidth();
 
 // One line: time, GB/s, percent of the copy, TFLOPS.
 void report(const Work &work, double copy_bytes_per_s);
+void report(const Work &work, double us, double copy_bytes_per_s);
 
 }  // namespace kimi::bench
