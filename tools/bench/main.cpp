@@ -13,6 +13,7 @@ constexpr const char *kUsage =
     R"(usage: kimi-bench DEPLOYMENT [--prompt N] [--generate N] [--trace FILE]
        kimi-bench DEPLOYMENT --fill N [--fill N ...]
        kimi-bench speculation DEPLOYMENT [--prompt N] [--generate N]
+       kimi-bench parts DEPLOYMENT --machine FILE [--prompt N] [--generate N]
        kimi-bench kv [DEPLOYMENT]
 
 The first form measures the machine's read bandwidth, prefill of N random tokens (default 512)
@@ -20,7 +21,8 @@ and decoding of N tokens (default 64) behind them; --trace writes what the devic
 Perfetto or kimi-heatmap. --fill measures decode steps and attention alone behind contexts of N
 tokens whose KV is filled in, not computed. `speculation` compares drafting with plain decoding:
 cost of a step, then tokens per second and acceptance by depth, in contexts from 100 tokens up to N
-that the model wrote itself (default 4000). `kv` replays sessions that come and go, and shows how
+that the model wrote itself (default 4000). `parts` shows the times of a decode step's parts beside
+what kimi-plan says of the machine in FILE. `kv` replays sessions that come and go, and shows how
 their pages lie.
 )";
 
@@ -40,7 +42,7 @@ void run(int argc, char **argv) {
         const std::string arg = argv[i];
         if (!arg.starts_with("--")) {
             const bool is_command = command.empty() && options.deployment.empty() &&
-                                    (arg == "speculation" || arg == "kv");
+                                    (arg == "speculation" || arg == "parts" || arg == "kv");
             (is_command ? command : options.deployment) = arg;
             continue;
         }
@@ -48,6 +50,10 @@ void run(int argc, char **argv) {
         const char *text = argv[++i];
         if (arg == "--trace") {
             options.trace = text;
+            continue;
+        }
+        if (arg == "--machine") {
+            options.machine = text;
             continue;
         }
         const std::uint32_t value = number(text, arg);
@@ -65,6 +71,7 @@ void run(int argc, char **argv) {
     if (options.deployment.empty())
         fail(KIMI_INVALID_ARGUMENT, "no deployment given; see kimi-bench --help");
     if (command == "speculation") return run_speculation(options);
+    if (command == "parts") return run_parts(options);
     options.fill.empty() ? run_decode(options) : run_context(options);
 }
 
