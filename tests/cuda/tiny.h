@@ -1,25 +1,29 @@
-// A two-layer checkpoint that the CUDA kernels take, for tests that open it many times.
+// A two-layer checkpoint with a drafter that the CUDA kernels take, for tests that open it many
+// times.
 #pragma once
 
-#include "model/tiny.h"
 #include "tests/cuda/engine.h"
+#include "tiny_model.h"
 
 namespace kimi::test {
 
 class TinyCuda {
   public:
     explicit TinyCuda(const std::string &fields) {
-        ModelConfig c = tiny_shape();
-        c.kv_rank = 512, c.rope_dim = 64, c.expert_width = 128, c.dense_width = 64;
-        TinyCheckpoint checkpoint;
-        checkpoint.config = nlohmann::ordered_json::parse(synth::target_config(c));
-        checkpoint.shards = synth::target_layout(c, false);
-        checkpoint.write(dir_);
-        path_ = dir_.write("d.json",
-                           cat(R"({"backend": "cuda", "cuda_library": ")", KIMI_CUDA_SIMT,
-                               R"(", "checkpoint": ".", "context_limit": 128, )", fields, "}"));
+        ModelConfig c = drafted_shape();
+        c.kv_rank = 512, c.rope_dim = 64, c.expert_width = 128;
+        synth::write_target(dir_.path(), c, false, 1);
+        synth::write_tokenizer(dir_.path(), 256);
+        std::filesystem::create_directory(dir_.file("drafter"));
+        synth::write_drafter(dir_.file("drafter"), c, 1);
+        path_ = dir_.write("d.json", cat(R"({"backend": "cuda", "cuda_library": ")", KIMI_CUDA_SIMT,
+                                         R"(", "checkpoint": ".", "drafter": "drafter", )",
+                                         R"("context_limit": 128, "speculation": {"sessions": 1, "max_nodes": 7}, )", fields,
+                                         "}"));
     }
-    std::shared_ptr<Engine> open() const { return std::make_shared<Engine>(path_, Progress()); }
+    std::shared_ptr<Engine> open(const Host &host = {}) const {
+        return std::make_shared<Engine>(path_, Progress(), host);
+    }
 
   private:
     TempDir dir_;
