@@ -3,14 +3,9 @@
 
 #include <cuda_runtime_api.h>
 
-#include "base/error.h"
+#include "kernels/simt/check_launch.h"
 
 namespace kimi::simt {
-
-inline void check_launch(cudaError_t status, const char *kernel) {
-    if (status == cudaSuccess) return;
-    fail(KIMI_INTERNAL, "kernel ", kernel, ": ", cudaGetErrorString(status));
-}
 
 // Does not allocate, does not synchronise, and may be captured into a graph.
 template <typename... Params, typename... Args>

@@ -158,7 +158,9 @@ void Scheduler::run() {
                 finish_prompt(work);
             }
         } catch (...) {
-            work.session->fail(current_error());
+            const Error error = current_error();
+            if (error.status == KIMI_DEVICE_LOST) throw;  // to all sessions
+            work.session->fail(error);
         }
         work.session->end_step();
     }

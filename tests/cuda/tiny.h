@@ -1,30 +1,38 @@
-// A two-layer checkpoint that the CUDA kernels take, for tests that open it many times.
+// A two-layer checkpoint with a drafter that the CUDA kernels take, for tests that open it many
+// times.
 #pragma once
 
 #include <functional>
 
 #include "model/tiny.h"
 #include "tests/cuda/engine.h"
+#include "tiny_model.h"
 
 namespace kimi::test {
 
 class TinyCuda {
   public:
-    // change: to what is written.
+    // change: to the target before it is written.
     explicit TinyCuda(const std::string &fields,
                       const std::function<void(TinyCheckpoint &)> &change = {}) {
-        ModelConfig c = tiny_shape();
-        c.kv_rank = 512, c.rope_dim = 64, c.expert_width = 128, c.dense_width = 64;
+        ModelConfig c = drafted_shape();
+        c.kv_rank = 512, c.rope_dim = 64, c.expert_width = 128;
         TinyCheckpoint checkpoint;
         checkpoint.config = nlohmann::ordered_json::parse(synth::target_config(c));
         checkpoint.shards = synth::target_layout(c, false);
         if (change) change(checkpoint);
         checkpoint.write(dir_);
-        path_ = dir_.write("d.json",
-                           cat(R"({"backend": "cuda", "cuda_library": ")", KIMI_CUDA_SIMT,
-                               R"(", "checkpoint": ".", "context_limit": 128, )", fields, "}"));
+        std::filesystem::create_directory(dir_.file("drafter"));
+        synth::write_drafter(dir_.file("drafter"), c, 1);
+        path_ = dir_.write(
+            "d.json",
+            cat(R"({"backend": "cuda", "cuda_library": ")", KIMI_CUDA_SIMT,
+                R"(", "checkpoint": ".", "drafter": "drafter", "context_limit": 128, )",
+                R"("speculation": {"sessions": 1, "max_nodes": 7}, )", fields, "}"));
     }
-    std::shared_ptr<Engine> open() const { return std::make_shared<Engine>(path_, Progress()); }
+    std::shared_ptr<Engine> open(const Host &host = {}) const {
+        return std::make_shared<Engine>(path_, Progress(), host);
+    }
 
   private:
     TempDir dir_;

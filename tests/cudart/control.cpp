@@ -23,6 +23,15 @@ std::uint64_t n_calls(const std::string &name) {
     return r.counts[name];
 }
 
+std::vector<std::string> called() {
+    Runtime &r = runtime();
+    const Lock lock(r.mutex());
+    std::vector<std::string> names;
+    for (const auto &[name, n] : r.counts)
+        if (!name.empty() && n > 0) names.push_back(name);
+    return names;
+}
+
 Live live() {
     Runtime &r = runtime();
     const Lock lock(r.mutex());

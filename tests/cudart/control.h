@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace kimi::cudart {
 
@@ -22,8 +23,8 @@ struct Machine {
     bool check_order = true;   // uses of the same bytes by two streams are ordered by something
     bool check_races = false;  // in shared memory
     // Real time without progress after which kernels that poll see time pass, and other waits are
-    // deadlocks.
-    double patience_s = 10;
+    // deadlocks; of the latter after `deadlock_s`, where it is set.
+    double patience_s = 10, deadlock_s = 0;
 };
 
 // Starts over with this machine: nothing is allocated, no call counted. No other thread may be in a
@@ -38,6 +39,8 @@ void fail_nth(const std::string &name, std::uint64_t n, int status, bool and_lat
 void fail_no_more();
 // Calls since the start; "" counts all, other names as above.
 std::uint64_t n_calls(const std::string &name);
+// The names that were called since the start, without "".
+std::vector<std::string> called();
 
 // What exists.
 struct Live {

@@ -271,10 +271,9 @@ void Engine::stall(Lock &lock) {
         if (op != nullptr && !op->done) want(op);
     }
     if (!ready_.empty()) return;
-    if (std::chrono::duration<double>(now - stalled_since_).count() > machine_.patience_s) {
-        time_passes_ = true;
-        return break_up();
-    }
+    const double seconds = std::chrono::duration<double>(now - stalled_since_).count();
+    time_passes_ = seconds > machine_.patience_s;
+    if (time_passes_ && (!active_.empty() || seconds > machine_.deadlock_s)) return break_up();
     const std::uint64_t n = n_added_;
     work_comes_.wait_for(lock, std::chrono::milliseconds(1), [&] { return n_added_ != n; });
 }

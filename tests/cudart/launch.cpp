@@ -1,6 +1,7 @@
 #include "tests/cudart/launch.h"
 
 #include "base/error.h"
+#include "kernels/simt/check_launch.h"
 #include "tests/cudart/runtime.h"
 
 namespace kimi::cudart {
@@ -21,7 +22,6 @@ cudaError_t enqueue(Runtime &r, simt::host::Launch launch) {
     return r.append(*stream, {Task::Kind::kKernel, std::move(name), std::move(launch)});
 }
 
-// Fails as launch() does under CUDA.
 class ToStreams : public simt::host::LaunchSink {
   public:
     void launch(simt::host::Launch launch) override {
@@ -29,8 +29,7 @@ class ToStreams : public simt::host::LaunchSink {
         const cudaError_t status = call("launch", Needs::kDevice, [&](Runtime &r, Lock &) {
             return enqueue(r, std::move(launch));
         });
-        if (status == cudaSuccess) return;
-        fail(KIMI_INTERNAL, "kernel ", name, ": ", cudaGetErrorString(status));
+        simt::check_launch(status, name.c_str());
     }
 };
 

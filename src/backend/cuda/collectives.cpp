@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint64_t kTimeoutNs = 20'000'000'000;
 constexpr int kTimedSums = 5;
+constexpr std::uint32_t kTriedRows = 3;
 
 }  // namespace
 
@@ -21,9 +22,10 @@ Group::Group(std::uint32_t n_ranks, std::shared_ptr<Communicator> ranks, Log log
     if (n_ranks == 1) return;
     std::vector<int> devices(n_ranks);
     std::iota(devices.begin(), devices.end(), 0);
-    comms_.resize(n_ranks);
-    check(ncclCommInitAll(comms_.data(), static_cast<int>(n_ranks), devices.data()),
+    std::vector<ncclComm_t> comms(n_ranks);
+    check(ncclCommInitAll(comms.data(), static_cast<int>(n_ranks), devices.data()),
           "connecting the GPUs with NCCL");
+    for (const ncclComm_t comm : comms) comms_.emplace_back(comm);
     has_peer_access_ = n_ranks <= kAllReduceMaxRanks && connect_peers();
     if (!has_peer_access_)
         this->log(
@@ -32,13 +34,12 @@ Group::Group(std::uint32_t n_ranks, std::shared_ptr<Communicator> ranks, Log log
             "ACS settings of the host, Resizable BAR, and NCCL_P2P_LEVEL.");
 }
 
-Group::~Group() {
-    for (const ncclComm_t comm : comms_)
-        if (comm != nullptr) ncclCommDestroy(comm);
+void Group::leave(std::uint32_t rank) {
+    if (comm(rank) != nullptr) ncclCommAbort(comms_[rank].release());
 }
 
-void Group::leave(std::uint32_t rank) {
-    if (comm(rank) != nullptr) ncclCommAbort(std::exchange(comms_[rank], nullptr));
+void Group::halt() {
+    for (const auto &halt_device : std::exchange(halts, {})) halt_device();
 }
 
 bool Group::connect_peers() const {
@@ -47,11 +48,11 @@ bool Group::connect_peers() const {
         for (int to = 0; to < static_cast<int>(n_ranks()); ++to) {
             int can = from == to;
             if (can) continue;
-            check(cudaDeviceCanAccessPeer(&can, from, to), "asking for peer access");
-            if (!can) return false;
-            const cudaError_t status = cudaDeviceEnablePeerAccess(to, 0);
+            cudaError_t status = cudaDeviceCanAccessPeer(&can, from, to);
+            if (status == cudaSuccess && can) status = cudaDeviceEnablePeerAccess(to, 0);
             cudaGetLastError();
-            if (status != cudaSuccess && status != cudaErrorPeerAccessAlreadyEnabled) return false;
+            if (!can || (status != cudaSuccess && status != cudaErrorPeerAccessAlreadyEnabled))
+                return false;
         }
     }
     return true;
@@ -81,6 +82,7 @@ Collectives::Collectives(std::shared_ptr<Group> group, std::uint32_t rank, std::
     x_ = {std::size_t{kMaxRows} * width, "buffers of sums"};
     y_ = {std::size_t{kMaxRows} * width, "buffers of sums"};
     n_rows_ = {1, "buffers of sums"};
+    tried_ = {std::size_t{kTriedRows} * width, "buffers of sums"};
 }
 
 AllReduceParams Collectives::params(const Sum &sum, bool alone) const {
@@ -124,11 +126,12 @@ void Collectives::add(const Sum &sum, Path path) {
 
 void Collectives::gather(const float *from, std::uint32_t part, std::uint32_t n_rows, float *to) {
     check(ncclGroupStart(), "gathering rows");
-    for (std::size_t r = 0; r < n_rows; ++r)
-        check(ncclAllGather(from + r * part, to + r * part * group_->n_ranks(), part, ncclFloat,
-                            group_->comm(rank_), stream_),
-              "gathering rows");
-    check(ncclGroupEnd(), "gathering rows");
+    ncclResult_t status = ncclSuccess;
+    for (std::size_t r = 0; r < n_rows && status == ncclSuccess; ++r)
+        status = ncclAllGather(from + r * part, to + r * part * group_->n_ranks(), part, ncclFloat,
+                               group_->comm(rank_), stream_);
+    const ncclResult_t end = ncclGroupEnd();  // also after a failure: the thread's group stays open
+    check(status != ncclSuccess ? status : end, "gathering rows");
 }
 
 // Not a blocking call of CUDA: that would never return where a rank does not come to NCCL.
@@ -207,27 +210,27 @@ double Collectives::slowest(double number) {
 }
 
 bool Collectives::sums_right(Path path) {
-    constexpr std::uint32_t kRows = 3;
-    const std::size_t n = std::size_t{kRows} * width_;
-    std::vector<float> partial(n), x(n);
+    const std::size_t n = tried_.size();
+    std::vector<float> partial(n);
     for (std::size_t i = 0; i < n; ++i)
         partial[i] = static_cast<float>((i + rank_) % 13) - 6;  // exact in bf16, and their sums
-    const std::uint32_t rows = kRows;
+    const std::uint32_t rows = kTriedRows;
     check(cudaMemcpyAsync(y_.data(), partial.data(), n * sizeof(float), cudaMemcpyHostToDevice,
                           stream_),
           "trying a sum");
     check(cudaMemsetAsync(x_.data(), 0, n * sizeof(float), stream_), "trying a sum");
     check(cudaMemcpyAsync(n_rows_.data(), &rows, sizeof rows, cudaMemcpyHostToDevice, stream_),
           "trying a sum");
-    add({y_.data(), x_.data(), nullptr, nullptr, 0, n_rows_.data(), kRows, width_}, path);
-    check(cudaMemcpyAsync(x.data(), x_.data(), n * sizeof(float), cudaMemcpyDeviceToHost, stream_),
-          "trying a sum");
+    add({y_.data(), x_.data(), nullptr, nullptr, 0, n_rows_.data(), kTriedRows, width_}, path);
+    check(
+        cudaMemcpyAsync(tried_.data(), x_.data(), tried_.bytes(), cudaMemcpyDeviceToHost, stream_),
+        "trying a sum");
     poll([&] { return cudaStreamQuery(stream_); });
     for (std::size_t i = 0; i < n; ++i) {
         float expected = 0;
         for (std::uint32_t rank = 0; rank < group_->n_ranks(); ++rank)
             expected += static_cast<float>((i + rank) % 13) - 6;
-        if (x[i] != expected) return false;
+        if (tried_.data()[i] != expected) return false;
     }
     return true;
 }

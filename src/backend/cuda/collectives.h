@@ -27,12 +27,13 @@ class Group {
   public:
     // Devices 0 to n_ranks - 1: connects NCCL and, where the hardware allows it, peer memory.
     Group(std::uint32_t n_ranks, std::shared_ptr<Communicator> ranks, Log log);
-    ~Group();
     Group(const Group &) = delete;
 
     std::uint32_t n_ranks() const { return static_cast<std::uint32_t>(buffers.size()); }
     Communicator &ranks() const { return *ranks_; }
-    ncclComm_t comm(std::uint32_t rank) const { return comms_.empty() ? nullptr : comms_[rank]; }
+    ncclComm_t comm(std::uint32_t rank) const {
+        return comms_.empty() ? nullptr : comms_[rank].get();
+    }
     // Ends what the rank still waits for from the others. On its own thread.
     void leave(std::uint32_t rank);
     bool has_peer_access() const { return has_peer_access_; }
@@ -40,14 +41,23 @@ class Group {
         if (log_) log_(line);
     }
 
-    std::vector<AllReduceBuffer> buffers;  // of every rank, set by each before they meet
+    // Ends the work of all GPUs: called before one of them gives back memory that others may read.
+    void halt();
+
+    std::vector<AllReduceBuffer> buffers;      // of every rank, set by each before they meet
+    std::vector<std::function<void()>> halts;  // of every device: ends its work, and waits
 
   private:
+    struct DestroyComm {
+        void operator()(ncclComm_t comm) const { ncclCommDestroy(comm); }
+    };
+    using Comm = std::unique_ptr<std::remove_pointer_t<ncclComm_t>, DestroyComm>;
+
     bool connect_peers() const;
 
     std::shared_ptr<Communicator> ranks_;
     Log log_;
-    std::vector<ncclComm_t> comms_;  // none for a single rank
+    std::vector<Comm> comms_;  // none for a single rank
     bool has_peer_access_ = false;
 };
 
@@ -109,6 +119,7 @@ class Collectives {
     DeviceArray<float> x_, y_;
     DeviceArray<std::uint32_t> n_rows_;
     PinnedArray<std::uint32_t> failed_;
+    PinnedArray<float> tried_;  // a copy to other memory would wait for ranks that do not come
     bool use_nccl_ = true;
     std::uint32_t two_shots_from_ = UINT32_MAX;  // rows
 };

@@ -36,11 +36,11 @@ class CudaDevice final : public Device, public WholeSteps {
           weights_(stream_) {
         check(cudaDeviceGetAttribute(&n_sms_, cudaDevAttrMultiProcessorCount, gpu_),
               "asking for multiprocessors");
+        group_->halts.emplace_back([this] { halt(); });
     }
     ~CudaDevice() override {
+        group_->halt();
         cudaSetDevice(gpu_);
-        if (collectives_) collectives_->leave_if_failed();
-        cudaStreamSynchronize(stream_);
     }
 
     std::uint32_t max_rows() const override { return kMaxRows; }
@@ -357,6 +357,12 @@ class CudaDevice final : public Device, public WholeSteps {
                                      jobs[i].out.data);
     }
 
+    void halt() noexcept {
+        cudaSetDevice(gpu_);
+        if (graphs_) graphs_->abandon();
+        if (collectives_) collectives_->leave_if_failed();
+        cudaStreamSynchronize(stream_);
+    }
     void use() const { check(cudaSetDevice(gpu_), "choosing a GPU"); }
     template <typename T>
     T on_gpu() const {

@@ -44,9 +44,9 @@ PassShape Graphs::begin(const PassShape &shape) {
     mode_ = Mode::eager;
     if (!round_up(shape_)) return shape;
     mode_ = graphs_.contains(shape_) ? Mode::replay : Mode::capture;
+    // Relaxed: after a failure, another thread may have to end it.
     if (mode_ == Mode::capture)
-        check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
-              "capturing a graph");
+        check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), "capturing a graph");
     return shape_;
 }
 
@@ -60,6 +60,15 @@ Graphs::Executable Graphs::end_capture() const {
     cudaGraphExec_t executable = nullptr;
     check(cudaGraphInstantiate(&executable, captured, 0), "making a graph");
     return Executable(executable);
+}
+
+void Graphs::abandon() noexcept {
+    if (mode_ != Mode::capture) return;
+    mode_ = Mode::eager;
+    cudaGraph_t captured = nullptr;
+    cudaStreamEndCapture(stream_, &captured);
+    if (captured != nullptr) cudaGraphDestroy(captured);
+    cudaGetLastError();
 }
 
 void Graphs::end() {

@@ -30,6 +30,8 @@ class Graphs {
   public:
     Graphs(const GraphBuckets &buckets, std::uint32_t max_context, cudaStream_t stream)
         : buckets_(buckets), max_context_(max_context), stream_(stream) {}
+    // Ends a capture that a failure left open: until then nothing of the thread can be freed.
+    void abandon() noexcept;
 
     // Begins a pass that is this large and returns what its launches are to be made for: a bucket's
     // shape, or its own where there is none.

@@ -69,9 +69,11 @@ void CudaWeights::load(Vector &w) {
 
 void CudaWeights::load(std::shared_ptr<const float[]> &values, std::uint32_t n) {
     const std::size_t bytes = n * sizeof(float);
-    const auto array = std::make_shared<DeviceArray<float>>(n, "router biases");
-    copy({reinterpret_cast<const std::byte *>(values.get()), bytes, bytes, 1}, array->data());
-    values = std::shared_ptr<const float[]>(array, array->data());
+    arrays_.emplace_back(bytes, "router biases");
+    std::byte *const to = arrays_.back().data();
+    copy({reinterpret_cast<const std::byte *>(values.get()), bytes, bytes, 1}, to);
+    // A view like the others: memory goes only once the device's work has ended.
+    values = {std::shared_ptr<void>(), reinterpret_cast<const float *>(to)};
 }
 
 void CudaWeights::load(MlaWeights &w, const MlaShape &s) {
