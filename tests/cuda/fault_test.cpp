@@ -109,6 +109,23 @@ TEST_CASE("cuda: NCCL that adds wrongly is no device to compute on") {
     CHECK(cudart::leaks() == "");
 }
 
+TEST_CASE("cuda: a GPU that computes wrongly is found before a model is loaded, and named") {
+    const test::TinyCuda tiny(cat(R"("ranks": 1, )", kEager));
+    for (const char *kernel : {"rms_norm", "skinny_gemm", "moe_repack", "moe_route", "moe_gate_up",
+                               "moe_down", "mla_verify_paged", "attention_merge"}) {
+        CAPTURE(kernel);
+        cudart::start(machine(1));
+        cudart::skip_kernels(kernel);
+        const Error error = test::error_of([&] { tiny.open(); });
+        CHECK(error.status == KIMI_DEVICE_LOST);
+        CAPTURE(error.text);
+        CHECK(test::contains(error.text, "GPU 0 computes wrongly: "));
+        const std::string named = std::string(kernel).starts_with("moe_") ? "moe_" : kernel;
+        CHECK(test::contains(error.text, named));
+        CHECK(cudart::leaks() == "");
+    }
+}
+
 TEST_CASE("cuda: without its library, a deployment says which file is missing") {
     const test::TempDir dir;
     const Error error = test::error_of([&] {
