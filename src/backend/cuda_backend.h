@@ -18,7 +18,7 @@ class CudaBackend {
 
     // GPUs 0 to n - 1, whose ranks meet in `ranks`; log gets what is worth knowing about them.
     // Throws KIMI_NOT_FOUND where there are fewer, KIMI_UNSUPPORTED where a GPU or its driver is
-    // too old.
+    // too old, KIMI_DEVICE_LOST where a kernel computes wrongly.
     virtual std::vector<std::unique_ptr<Device>> make_devices(
         std::uint32_t n, std::shared_ptr<Communicator> ranks,
         const std::function<void(const std::string &)> &log) const = 0;

@@ -27,4 +27,9 @@ inline std::shared_ptr<Engine> cuda_engine(const std::string &fields) {
     return std::make_shared<Engine>(cuda_deployment(dir, fields), Progress());
 }
 
+// For Log: adds to a std::string.
+inline void keep_lines(void *all, std::int32_t, const char *line) {
+    static_cast<std::string *>(all)->append(line).append("\n");
+}
+
 }  // namespace kimi::test

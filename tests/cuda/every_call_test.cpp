@@ -38,10 +38,6 @@ std::uint64_t after(std::uint64_t n, Pace pace) {
     return pace == Pace::all ? n + 1 : 4 * n + 1;
 }
 
-void keep_lines(void *all, std::int32_t, const char *line) {
-    static_cast<std::string *>(all)->append(line).append("\n");
-}
-
 class EveryCall {
   public:
     EveryCall(int n_devices, bool graphs)
@@ -142,7 +138,7 @@ class EveryCall {
         std::string log;
         cudart::fail_nth(call, n, status_of(call));
         try {
-            const auto engine = tiny_.open({Log(keep_lines, &log), {}});
+            const auto engine = tiny_.open({Log(test::keep_lines, &log), {}});
             const bool failed = reached();
             cudart::fail_no_more();
             CHECK((!failed || kEnds.contains(call) || kOfPeers.contains(call) ||

@@ -54,18 +54,76 @@ TEST_CASE("cuda: machines that cannot run a deployment say why") {
     CHECK(error_on(none).status == KIMI_NOT_FOUND);
 }
 
-TEST_CASE("cuda: GPUs that do not reach each other's memory add through NCCL, to the same tokens") {
+TEST_CASE("cuda: sums go through NCCL where peer memory does not serve, to the same tokens") {
     const test::TinyCuda tiny(cat(R"("ranks": 2, )", kEager));
+    // The log of a machine, and how often a reply called NCCL for a sum.
     std::vector<std::vector<std::int32_t>> replies;
-    for (const bool peers : {true, false}) {
-        cudart::Machine m = machine(2);
-        m.can_access = [peers](int, int) { return peers; };
-        cudart::start(m);
-        Session session(tiny.open(), test::plain_greedy(4));
+    const auto reply = [&] {
+        std::string log;
+        const auto engine = tiny.open({Log(test::keep_lines, &log), {}});
+        const std::uint64_t before = cudart::n_calls("ncclAllReduce");
+        Session session(engine, test::plain_greedy(4));
         session.append(std::vector<std::int32_t>{1, 2, 3});
         replies.push_back(test::finish(session));
+        return std::pair(log, cudart::n_calls("ncclAllReduce") - before);
+    };
+    // An embedding and two sums in each of two layers, on two ranks, in four passes.
+    constexpr std::uint64_t kSums = 5 * 2 * 4;
+
+    cudart::start(machine(2));
+    const auto [by_peers, none] = reply();
+    CHECK(test::contains(by_peers, "us over peer memory"));
+    CHECK(none == 0);
+
+    cudart::Machine apart = machine(2);
+    apart.can_access = [](int, int) { return false; };
+    cudart::start(apart);
+    const auto [by_nccl, n] = reply();
+    CHECK(test::contains(by_nccl, "do not reach each other's memory: sums go through NCCL"));
+    CHECK(n == kSums);
+
+    // A sum of NCCL has a kernel behind it: this makes both together seem shorter than a kernel.
+    cudart::Machine slow = machine(2);
+    slow.collective_us = -1;
+    cudart::start(slow);
+    const auto [timed, n_timed] = reply();
+    CHECK(test::contains(timed, "us with NCCL"));
+    CHECK(n_timed == kSums);
+
+    cudart::start(machine(2));
+    cudart::skip_kernels("all_reduce_two_shots");
+    const auto [wrong, n_wrong] = reply();
+    CHECK(test::contains(wrong, "Sums over peer memory are wrong"));
+    CHECK(n_wrong == kSums);
+
+    for (const auto &other : replies) CHECK(other == replies[0]);
+}
+
+TEST_CASE("cuda: NCCL that adds wrongly is no device to compute on") {
+    cudart::start(machine(2));
+    cudart::skip_kernels("all_reduce_one_shot");
+    const test::TinyCuda tiny(cat(R"("ranks": 2, )", kEager));
+    const Error error = test::error_of([&] { tiny.open(); });
+    CHECK(error.status == KIMI_DEVICE_LOST);
+    CHECK(test::contains(error.text, "NCCL gives wrong sums"));
+    CHECK(cudart::leaks() == "");
+}
+
+TEST_CASE("cuda: a GPU that computes wrongly is found before a model is loaded, and named") {
+    const test::TinyCuda tiny(cat(R"("ranks": 1, )", kEager));
+    for (const char *kernel : {"rms_norm", "skinny_gemm", "moe_repack", "moe_route", "moe_gate_up",
+                               "moe_down", "mla_verify_paged", "attention_merge"}) {
+        CAPTURE(kernel);
+        cudart::start(machine(1));
+        cudart::skip_kernels(kernel);
+        const Error error = test::error_of([&] { tiny.open(); });
+        CHECK(error.status == KIMI_DEVICE_LOST);
+        CAPTURE(error.text);
+        CHECK(test::contains(error.text, "GPU 0 computes wrongly: "));
+        const std::string named = std::string(kernel).starts_with("moe_") ? "moe_" : kernel;
+        CHECK(test::contains(error.text, named));
+        CHECK(cudart::leaks() == "");
     }
-    CHECK(replies[0] == replies[1]);
 }
 
 TEST_CASE("cuda: without its library, a deployment says which file is missing") {

@@ -13,7 +13,7 @@ namespace kimi::test {
 class TinyCuda {
   public:
     // change: to the target before it is written.
-    explicit TinyCuda(const std::string &fields,
+    explicit TinyCuda(const std::string &fields, std::uint32_t draft_sessions = 1,
                       const std::function<void(TinyCheckpoint &)> &change = {}) {
         ModelConfig c = drafted_shape();
         c.kv_rank = 512, c.rope_dim = 64, c.expert_width = 128;
@@ -24,11 +24,13 @@ class TinyCuda {
         checkpoint.write(dir_);
         std::filesystem::create_directory(dir_.file("drafter"));
         synth::write_drafter(dir_.file("drafter"), c, 1);
-        path_ = dir_.write(
-            "d.json",
-            cat(R"({"backend": "cuda", "cuda_library": ")", KIMI_CUDA_SIMT,
-                R"(", "checkpoint": ".", "drafter": "drafter", "context_limit": 128, )",
-                R"("speculation": {"sessions": 1, "max_nodes": 7}, )", fields, "}"));
+        const std::string model = cat(
+            R"("checkpoint": ".", "drafter": "drafter", "context_limit": 128,
+               "kv": {"capacity_tokens": )",
+            128 * draft_sessions, R"(}, "speculation": {"max_nodes": 7, "sessions": )",
+            draft_sessions, "}");
+        path_ = dir_.write("d.json", cat(R"({"backend": "cuda", "cuda_library": ")", KIMI_CUDA_SIMT,
+                                         R"(", )", model, ", ", fields, "}"));
     }
     std::shared_ptr<Engine> open(const Host &host = {}) const {
         return std::make_shared<Engine>(path_, Progress(), host);

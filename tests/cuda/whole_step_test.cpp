@@ -130,7 +130,7 @@ TEST_CASE("cuda: logits that are not numbers end the reply, and only that") {
     sound.append(prompt);
     const auto token = static_cast<std::size_t>(test::finish(sound)[0]);
     // The step behind that token reads its embedding.
-    const test::TinyCuda tiny(graphs, [&](test::TinyCheckpoint &checkpoint) {
+    const test::TinyCuda tiny(graphs, 1, [&](test::TinyCheckpoint &checkpoint) {
         const auto &table = checkpoint.tensor("language_model.model.embed_tokens.weight");
         std::string bytes = checkpoint.bytes(table);
         const std::size_t row = bytes.size() / table.shape[0];

@@ -17,6 +17,12 @@ void fail_no_more() {
     r.injected.clear();
 }
 
+void skip_kernels(const std::string &name) {
+    Runtime &r = runtime();
+    const Lock lock(r.mutex());
+    r.skipped_kernel = name;
+}
+
 std::uint64_t n_calls(const std::string &name) {
     Runtime &r = runtime();
     const Lock lock(r.mutex());

@@ -37,6 +37,8 @@ void start(const Machine &machine);
 void fail_nth(const std::string &name, std::uint64_t n, int status, bool and_later = false);
 // Ends that.
 void fail_no_more();
+// Kernels of this name do nothing from now on: what they would have made is missing.
+void skip_kernels(const std::string &name);
 // Calls since the start; "" counts all, other names as above.
 std::uint64_t n_calls(const std::string &name);
 // The names that were called since the start, without "".

@@ -185,6 +185,7 @@ TEST_CASE("cuda: the nth launch is refused, or its kernel breaks the device") {
     fail_nth("launch", 2, cudaErrorLaunchFailure);
     add(p, p, 1, 32, s);
     const Error error = kimi::test::error_of([&] { add(p, p, 1, 32, s); });
+    CHECK(error.status == KIMI_DEVICE_LOST);
     CHECK(contains(error.text, "kernel add: unspecified launch failure"));
     CHECK(n_calls("launch") == 2);
     ok(cudaStreamSynchronize(s));

@@ -153,6 +153,7 @@ void Engine::begin_kernel(const OpPtr &op, std::unique_ptr<Running> user) {
         broken(*op, error, "as the test wants");
         return finish(op);
     }
+    if (hooks_.skips(op->task->launch.name)) return finish(op);
     auto run = std::make_unique<LaunchRun>(op->task->launch, options_of(machine_));
     run->device = static_cast<unsigned>(op->device);
     if (machine_.check_order) run->user = user.get();

@@ -30,6 +30,7 @@ class Engine {
         std::function<void(int device, cudaError_t, std::string)> broken;
         std::function<std::vector<OpPtr>()> last_ops;  // of all streams
         std::function<cudaError_t()> kernel_begins;    // an error instead of running it
+        std::function<bool(const std::string &kernel)> skips;
     };
     Engine(const Machine &machine, Hooks hooks) : machine_(machine), hooks_(std::move(hooks)) {}
     Engine(const Engine &) = delete;

@@ -16,6 +16,7 @@ TEST_CASE("cuda: launches that CUDA refuses") {
         const Error error = kimi::test::error_of([&] {
             simt::host::submit({"k", grid, block, shared, s, false, cooperative, [] {}});
         });
+        CHECK(error.status == KIMI_INTERNAL);
         CHECK(contains(error.text, "kernel k: invalid configuration argument"));
     };
     refused({1}, {1025}, 0, false);

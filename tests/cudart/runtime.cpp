@@ -49,7 +49,8 @@ Runtime::Runtime(const Machine &m)
                              for (OpPtr &op : last_of(d)) ops.push_back(std::move(op));
                          return ops;
                      },
-                 .kernel_begins = [this] { return static_cast<cudaError_t>(count("kernel")); }}) {
+                 .kernel_begins = [this] { return static_cast<cudaError_t>(count("kernel")); },
+                 .skips = [this](const std::string &kernel) { return skipped_kernel == kernel; }}) {
     for (int d = 0; d < m.n_devices; ++d) {
         device(d).reaches = std::uint64_t{1} << d;
         device(d).legacy = std::make_unique<Stream>();

@@ -109,7 +109,7 @@ class Runtime {
     std::condition_variable ranks_joined;
     std::map<std::string, std::uint64_t> counts;
     std::map<std::string, Injected> injected;
-    std::string fault;
+    std::string fault, skipped_kernel;
     std::uint64_t n_allocated = 0, n_copies = 0;  // for names
     std::uint64_t n_unique_ids = 0;
     Engine engine;  // ends first

@@ -2,6 +2,7 @@
 #include "backend/cuda_backend.h"
 
 #include "backend/cuda/cuda_device.h"
+#include "backend/cuda/self_check.h"
 
 namespace kimi::cuda {
 namespace {
@@ -49,7 +50,10 @@ class Backend final : public CudaBackend {
                                                       std::shared_ptr<Communicator> ranks,
                                                       const Log &log) const override {
         check_driver(n);
-        for (std::uint32_t rank = 0; rank < n; ++rank) check_gpu(static_cast<int>(rank), log);
+        for (std::uint32_t rank = 0; rank < n; ++rank) {
+            check_gpu(static_cast<int>(rank), log);
+            self_check(static_cast<int>(rank));
+        }
         const auto group = std::make_shared<Group>(n, std::move(ranks), log);
         std::vector<std::unique_ptr<Device>> devices;
         for (std::uint32_t rank = 0; rank < n; ++rank)
