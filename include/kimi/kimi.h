@@ -338,12 +338,16 @@ KIMI_API const char *kimi_status_name(kimi_status status) KIMI_NOEXCEPT;
 /* 1 where this library, on this machine, has the feature, otherwise 0: also for NULL and for names
  * that it does not know, so that a program may ask for what only newer versions have. Names:
  *   cpu             deployments with backend cpu
- *   cuda            deployments with backend cuda
+ *   cuda            deployments with backend cuda: libkimi-cuda.so, beside this library, opens and
+ *                   finds a driver and a GPU that it can use. Asking loads it, and it stays loaded
  *   drafter         DFlash drafters and tree verification
  *   constraint      kimi_session_set_constraint
  *   logit_bias      kimi_session_set_logit_bias
  *   stop_strings    kimi_session_set_stop_strings
  *   events          kimi_session_next_event
+ *   background      kimi_session_submit, kimi_session_poll, kimi_session_wake_fd
+ *   logprobs        the option logprobs of sessions
+ *   deadline        the option deadline_ms of sessions
  *   trace           kimi_engine_save_trace
  *   avx2, avx512    the instructions that cpu computes with; plain x86-64 code where neither is
  * Any thread. */
