@@ -19,6 +19,10 @@
  *     by one thread at a time; using it from two at once is KIMI_INVALID_ARGUMENT. Only
  *     kimi_session_cancel, _retain and _wake_fd, and _destroy by another holder, may be called
  *     beside another call on the session.
+ *   - fork(): a child of fork() has copies of the handles, but none of the threads behind them. It
+ *     must not pass one to any function, destroy functions included, nor read a session's
+ *     descriptor; it may exec, _exit or exit, and the parent's handles are as before.
+ *     (kimi_session_fork copies a session, within a process.)
  *   - The library never prints, aborts, exits, installs signal handlers, reads the environment or
  *     depends on the current directory (except to resolve a relative path that you pass in).
  */
