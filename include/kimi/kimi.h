@@ -556,7 +556,13 @@ KIMI_API kimi_status kimi_session_next_event(kimi_session *session, uint32_t fla
  * For a program with an event loop: it submits a step, goes on, and collects the step when the
  * session's descriptor becomes readable. A thread of the engine, started by the first submit and
  * ended with the engine, computes the submitted steps of all sessions together with those that
- * other threads wait for. */
+ * other threads wait for.
+ *
+ * KIMI_BUSY of a collected step leaves the reply as it was: it waits for KV pages that other
+ * sessions of the engine have, and keep behind the end of a reply too. A step that is submitted
+ * again at once only asks again, and the loop spins; keep the session aside, and submit its step
+ * when another session was destroyed or truncated. Where all wait for each other, one of them has
+ * to give way. kimi_session_cancel ends a reply that waits, in its next step. */
 
 /* Asks for a step as of kimi_decode_step and returns at once. Until the step is collected, only
  * kimi_session_poll, _wake_fd, _length, _cancel, _retain and _destroy may be called; the length is
