@@ -642,8 +642,9 @@ KIMI_API kimi_status kimi_engine_stats(kimi_engine *engine, kimi_engine_statisti
  * sent_bytes, received_bytes and, where the deployment names link_gb_per_s, link_share: the larger
  * of the two over what the link carries in the time of the pass.
  *
- * Recording is always on; its cost is far below a percent of a pass. Errors: KIMI_IO,
- * KIMI_NOT_FOUND, KIMI_OUT_OF_MEMORY. Any thread; waits for a running step. */
+ * A pass that failed, the engine's last, is not among them. Recording is always on; its cost is
+ * far below a percent of a pass. Errors: KIMI_IO, KIMI_NOT_FOUND, KIMI_OUT_OF_MEMORY. Any thread;
+ * waits for a running step. */
 KIMI_API kimi_status kimi_engine_save_trace(kimi_engine *engine, const char *path,
                                             kimi_error *error) KIMI_NOEXCEPT;
 
