@@ -2,6 +2,7 @@
 #include <string_view>
 
 #include "backend/cpu/kernels.h"
+#include "backend/cuda_backend.h"
 #include "base/error.h"
 #include "kimi/kimi.h"
 
@@ -39,10 +40,12 @@ const char *kimi_status_name(kimi_status status) noexcept {
 }
 
 int32_t kimi_has_feature(const char *name) noexcept {
-    constexpr std::string_view kFeatures[] = {"cpu",        "drafter",      "trace", "constraint",
-                                              "logit_bias", "stop_strings", "events"};
+    constexpr std::string_view kFeatures[] = {"cpu",        "drafter",      "trace",  "constraint",
+                                              "logit_bias", "stop_strings", "events", "background",
+                                              "logprobs",   "deadline"};
     const std::string_view wanted = name == nullptr ? "" : name;
     if (wanted == "avx2") return kimi::is_supported(kimi::CpuIsa::avx2);
     if (wanted == "avx512") return kimi::is_supported(kimi::CpuIsa::avx512);
+    if (wanted == "cuda") return kimi::has_cuda();
     return std::find(std::begin(kFeatures), std::end(kFeatures), wanted) != std::end(kFeatures);
 }

@@ -5,18 +5,25 @@ package kimi
 #include <stdlib.h>
 
 extern int32_t kimiGoProgress(uintptr_t user, uint64_t done, uint64_t total);
+extern void kimiGoLog(uintptr_t user, int32_t level, char *text);
 
 static int32_t progress(void *user, uint64_t done, uint64_t total) {
     return kimiGoProgress((uintptr_t)user, done, total);
 }
 
-static kimi_status engine_create(const char *deployment, uintptr_t user, kimi_engine **out,
-                                 kimi_error *error) {
+static void log_line(void *user, int32_t level, const char *text) {
+    kimiGoLog((uintptr_t)user, level, (char *)text);
+}
+
+static kimi_status engine_create(const char *deployment, uintptr_t user, uintptr_t log_user,
+                                 kimi_engine **out, kimi_error *error) {
     kimi_engine_options options;
     kimi_engine_options_init_sized(&options, sizeof options);
     options.deployment = deployment;
     options.progress = user != 0 ? progress : NULL;
     options.user = (void *)user;
+    options.log = log_user != 0 ? log_line : NULL;
+    options.log_user = (void *)log_user;
     return kimi_engine_create(&options, out, error);
 }
 */
@@ -34,28 +41,44 @@ import (
 type Engine struct {
 	mutex sync.RWMutex // held for reading during calls, for writing by Close
 	raw   *C.kimi_engine
+	log   *logger
+}
+
+// OpenOptions are functions that an engine calls. The options allocate and release of
+// kimi_engine_options are left out: they want memory that C++ may keep pointers in and that does not
+// move or vanish, which is C's and not Go's, and so is a function that gives it.
+type OpenOptions struct {
+	// Progress is called while loading, with bytes done and in total, and stops the loading by
+	// returning false. nil is no function.
+	Progress func(done, total uint64) bool
+	// Log gets what happens to the engine, one line at a time, on the thread on which it happens.
+	// It must not call methods of the engine or its sessions: they would wait for it. A panic of it
+	// ends with it. nil is no function.
+	Log func(level Level, line string)
 }
 
 // Open loads a deployment (JSON or binary) or a checkpoint folder.
 func Open(deployment string) (*Engine, error) {
-	return OpenWithProgress(deployment, nil)
+	return OpenWith(deployment, OpenOptions{})
 }
 
-// OpenWithProgress does the same; progress is called with bytes done and in total, and stops the
-// loading by returning false.
-func OpenWithProgress(deployment string, function func(done, total uint64) bool) (*Engine, error) {
+// OpenWith does the same with options.
+func OpenWith(deployment string, options OpenOptions) (*Engine, error) {
 	path := C.CString(deployment)
 	defer C.free(unsafe.Pointer(path))
-	user := &progress{function: function}
+	user := &progress{function: options.Progress}
 	var handle cgo.Handle
-	if function != nil {
+	if options.Progress != nil {
 		handle = cgo.NewHandle(user)
 		defer handle.Delete()
 	}
-	engine := &Engine{}
+	engine := &Engine{log: newLogger(options.Log)}
 	err := call(func(e *C.kimi_error) C.kimi_status {
-		return C.engine_create(path, C.uintptr_t(handle), &engine.raw, e)
+		return C.engine_create(path, C.uintptr_t(handle), engine.log.user(), &engine.raw, e)
 	})
+	if err != nil {
+		engine.log.release()
+	}
 	if user.panicked != nil {
 		panic(user.panicked)
 	}
@@ -70,7 +93,10 @@ func OpenWithProgress(deployment string, function func(done, total uint64) bool)
 func (e *Engine) Close() {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
-	C.kimi_engine_destroy(e.raw)
+	if e.raw != nil {
+		C.kimi_engine_destroy(e.raw)
+		e.log.release()
+	}
 	e.raw = nil
 	runtime.SetFinalizer(e, nil)
 }

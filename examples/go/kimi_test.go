@@ -151,13 +151,39 @@ func TestErrors(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	calls := 0
-	_, err := OpenWithProgress(deployment(), func(done, total uint64) bool {
+	_, err := OpenWith(deployment(), OpenOptions{Progress: func(done, total uint64) bool {
 		calls++
 		return done > total
-	})
+	}})
 	check(t, Is(err, Cancelled) && calls == 1, "%v after %d calls", err, calls)
 	defer func() { check(t, recover() == "enough", "the panic is lost") }()
-	OpenWithProgress(deployment(), func(done, total uint64) bool { panic("enough") })
+	OpenWith(deployment(), OpenOptions{Progress: func(done, total uint64) bool { panic("enough") }})
+}
+
+func TestLog(t *testing.T) {
+	var lines []string
+	told := func(level Level, line string) {
+		if level != LogInfo {
+			t.Errorf("level %d: %s", level, line)
+		}
+		lines = append(lines, line)
+		panic("of a log, ends with it")
+	}
+	engine := must(OpenWith(deployment(), OpenOptions{Log: told}))
+	n := len(lines)
+	check(t, n > 0 && strings.Contains(strings.Join(lines, "\n"), "nano-k2"), "%q", lines)
+	session := start(t, engine, greedy(), chat)
+	fork := must(session.Fork(nil))
+	holders := func() int32 { return engine.log.holders.Load() }
+	check(t, holders() == 3, "%d holders", holders())
+	engine.Close()
+	engine.Close()
+	session.Close()
+	check(t, holders() == 1, "%d holders", holders())
+	check(t, strings.HasPrefix(rest(t, fork), "DFlash is a block diffusion drafter."), "reply")
+	check(t, len(lines) == n && holders() == 1, "%q, %d holders", lines, holders())
+	fork.Close()
+	check(t, holders() == 0, "%d holders", holders())
 }
 
 func TestCancel(t *testing.T) {

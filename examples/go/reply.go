@@ -91,10 +91,16 @@ func generate[T any](ctx context.Context, session *Session, to chan<- T,
 func (s *Session) cancelWith(ctx context.Context) (stop func()) {
 	s.mutex.Lock()
 	held := C.kimi_session_retain(s.raw) // nil stays nil
+	log := s.log
+	if held == nil {
+		log = nil
+	}
+	log.hold()
 	s.mutex.Unlock()
 	stopped, gone := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(gone)
+		defer log.release()
 		defer C.kimi_session_destroy(held)
 		select {
 		case <-ctx.Done():

@@ -15,10 +15,11 @@ import (
 type Session struct {
 	mutex sync.Mutex
 	raw   *C.kimi_session
+	log   *logger
 }
 
-func ownSession(raw *C.kimi_session) *Session {
-	session := &Session{raw: raw}
+func ownSession(raw *C.kimi_session, log *logger) *Session {
+	session := &Session{raw: raw, log: log.hold()}
 	runtime.SetFinalizer(session, (*Session).Close)
 	return session
 }
@@ -26,20 +27,25 @@ func ownSession(raw *C.kimi_session) *Session {
 func newSession(engine *Engine,
 	function func(*C.kimi_engine, **C.kimi_session, *C.kimi_error) C.kimi_status) (*Session, error) {
 	var raw *C.kimi_session
-	err := engine.call(func(engine *C.kimi_engine, err *C.kimi_error) C.kimi_status {
-		return function(engine, &raw, err)
+	var session *Session
+	err := engine.call(func(handle *C.kimi_engine, err *C.kimi_error) C.kimi_status {
+		status := function(handle, &raw, err)
+		if status == C.KIMI_OK {
+			session = ownSession(raw, engine.log)
+		}
+		return status
 	})
-	if err != nil {
-		return nil, err
-	}
-	return ownSession(raw), nil
+	return session, err
 }
 
 // Close gives up the session, after the step that is computed. It may be called again.
 func (s *Session) Close() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	C.kimi_session_destroy(s.raw)
+	if s.raw != nil {
+		C.kimi_session_destroy(s.raw)
+		s.log.release()
+	}
 	s.raw = nil
 	runtime.SetFinalizer(s, nil)
 }
@@ -138,14 +144,16 @@ func (s *Session) Fork(options *Options) (*Session, error) {
 	if options != nil {
 		changed = options.raw()
 	}
-	var out *C.kimi_session
+	var fork *Session
 	err := s.call(func(raw *C.kimi_session, err *C.kimi_error) C.kimi_status {
-		return C.kimi_session_fork(raw, changed, &out, err)
+		var out *C.kimi_session
+		status := C.kimi_session_fork(raw, changed, &out, err)
+		if status == C.KIMI_OK {
+			fork = ownSession(out, s.log)
+		}
+		return status
 	})
-	if err != nil {
-		return nil, err
-	}
-	return ownSession(out), nil
+	return fork, err
 }
 
 // Save writes the session to a file, which appears complete or not at all.

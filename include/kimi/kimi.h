@@ -19,6 +19,10 @@
  *     by one thread at a time; using it from two at once is KIMI_INVALID_ARGUMENT. Only
  *     kimi_session_cancel, _retain and _wake_fd, and _destroy by another holder, may be called
  *     beside another call on the session.
+ *   - fork(): a child of fork() has copies of the handles, but none of the threads behind them. It
+ *     must not pass one to any function, destroy functions included, nor read a session's
+ *     descriptor; it may exec, _exit or exit, and the parent's handles are as before.
+ *     (kimi_session_fork copies a session, within a process.)
  *   - The library never prints, aborts, exits, installs signal handlers, reads the environment or
  *     depends on the current directory (except to resolve a relative path that you pass in).
  */
@@ -338,12 +342,16 @@ KIMI_API const char *kimi_status_name(kimi_status status) KIMI_NOEXCEPT;
 /* 1 where this library, on this machine, has the feature, otherwise 0: also for NULL and for names
  * that it does not know, so that a program may ask for what only newer versions have. Names:
  *   cpu             deployments with backend cpu
- *   cuda            deployments with backend cuda
+ *   cuda            deployments with backend cuda: libkimi-cuda.so, beside this library, opens and
+ *                   finds a driver and a GPU that it can use. Asking loads it, and it stays loaded
  *   drafter         DFlash drafters and tree verification
  *   constraint      kimi_session_set_constraint
  *   logit_bias      kimi_session_set_logit_bias
  *   stop_strings    kimi_session_set_stop_strings
  *   events          kimi_session_next_event
+ *   background      kimi_session_submit, kimi_session_poll, kimi_session_wake_fd
+ *   logprobs        the option logprobs of sessions
+ *   deadline        the option deadline_ms of sessions
  *   trace           kimi_engine_save_trace
  *   avx2, avx512    the instructions that cpu computes with; plain x86-64 code where neither is
  * Any thread. */
@@ -548,7 +556,13 @@ KIMI_API kimi_status kimi_session_next_event(kimi_session *session, uint32_t fla
  * For a program with an event loop: it submits a step, goes on, and collects the step when the
  * session's descriptor becomes readable. A thread of the engine, started by the first submit and
  * ended with the engine, computes the submitted steps of all sessions together with those that
- * other threads wait for. */
+ * other threads wait for.
+ *
+ * KIMI_BUSY of a collected step leaves the reply as it was: it waits for KV pages that other
+ * sessions of the engine have, and keep behind the end of a reply too. A step that is submitted
+ * again at once only asks again, and the loop spins; keep the session aside, and submit its step
+ * when another session was destroyed or truncated. Where all wait for each other, one of them has
+ * to give way. kimi_session_cancel ends a reply that waits, in its next step. */
 
 /* Asks for a step as of kimi_decode_step and returns at once. Until the step is collected, only
  * kimi_session_poll, _wake_fd, _length, _cancel, _retain and _destroy may be called; the length is
@@ -628,8 +642,9 @@ KIMI_API kimi_status kimi_engine_stats(kimi_engine *engine, kimi_engine_statisti
  * sent_bytes, received_bytes and, where the deployment names link_gb_per_s, link_share: the larger
  * of the two over what the link carries in the time of the pass.
  *
- * Recording is always on; its cost is far below a percent of a pass. Errors: KIMI_IO,
- * KIMI_NOT_FOUND, KIMI_OUT_OF_MEMORY. Any thread; waits for a running step. */
+ * A pass that failed, the engine's last, is not among them. Recording is always on; its cost is
+ * far below a percent of a pass. Errors: KIMI_IO, KIMI_NOT_FOUND, KIMI_OUT_OF_MEMORY. Any thread;
+ * waits for a running step. */
 KIMI_API kimi_status kimi_engine_save_trace(kimi_engine *engine, const char *path,
                                             kimi_error *error) KIMI_NOEXCEPT;
 

@@ -39,4 +39,12 @@ const CudaBackend &open_cuda_backend(const std::string &path) {
     return *backend;
 }
 
+bool has_cuda() noexcept {
+    try {
+        return open_cuda_backend({}).has_gpu();
+    } catch (...) {
+        return false;
+    }
+}
+
 }  // namespace kimi

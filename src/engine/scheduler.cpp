@@ -40,16 +40,22 @@ void Scheduler::pass(std::vector<Session *> &waiting, bool concurrent) {
     const auto start = std::chrono::steady_clock::now();
     collect(waiting, concurrent);
     if (work_.empty()) return;
+    const auto seconds = [start] {
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    };
     runner_.begin_step();
     try {
         run();
-        observe(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
-                concurrent);
+        observe(seconds(), concurrent);
     } catch (...) {
         broken_ = true;
         const Error error = current_error();
         log_.error("the engine failed and does no further work: ", error.text);
-        for (const Work &work : work_) work.session->fail(error);
+        // Its record stays open: a rank that is stuck may still write to it.
+        for (const Work &work : work_) {
+            if (work.served) count(work, seconds());
+            work.session->fail(error);
+        }
     }
 }
 
@@ -109,7 +115,6 @@ void Scheduler::observe(double seconds, bool concurrent) {
     const std::uint32_t decode_rows = plan_.n_rows() - prompt_rows;
     runner_.end_step(prompt_rows, decode_rows);
     ++stats_.passes;
-    stats_.steps += work_.size();
     stats_.prompt_rows += prompt_rows;
     stats_.decode_rows += decode_rows;
     for (const Work &work : work_) count(work, seconds);
@@ -131,6 +136,7 @@ void Scheduler::observe(double seconds, bool concurrent) {
 
 void Scheduler::count(const Work &work, double seconds) {
     SessionStats &session = work.session->stats();
+    ++stats_.steps;
     (work.decode ? session.decode : session.prefill) += seconds;
     if (!work.decode) session.prompt_tokens += work.n_rows;
     const StepResult &result = work.session->result();
@@ -163,6 +169,7 @@ void Scheduler::run() {
             work.session->fail(error);
         }
         work.session->end_step();
+        work.served = true;
     }
     extend_contexts();
     keep_and_defragment(seconds);

@@ -44,6 +44,7 @@ class Scheduler {
         bool decode;           // a reply goes on: the only row is its root
         std::uint32_t n_rows;  // without tree nodes
         std::uint32_t root_slot = 0, first_row = 0, logits = 0;
+        bool served = false;  // the session has had its step, even if the rest of the pass fails
         DraftTree tree;
         // Rows of the tree that were accepted, root first.
         std::uint32_t n_path = 0;

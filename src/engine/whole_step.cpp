@@ -76,6 +76,7 @@ void Scheduler::run_whole_step() {
             session.fail(current_error());
         }
         session.end_step();
+        work_[i].served = true;
     }
     keep_and_defragment(times.verify);
 }

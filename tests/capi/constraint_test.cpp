@@ -140,7 +140,9 @@ TEST_CASE("constraint: what the model would write anyway stays, and so does acce
     const client::Engine engine = client::load();
     const auto goldens = kimi::test::golden_replies();
     for (const auto &c : natural_cases())
-        for (const auto &[mode, budget] : kDrafting) {
+        for (const auto &drafting : kDrafting) {
+            const auto &mode = drafting.first;
+            const auto &budget = drafting.second;
             CAPTURE(c.text);
             CAPTURE(mode);
             CAPTURE(budget);

@@ -30,7 +30,8 @@ TEST_CASE("version: every status has the header's name") {
 }
 
 TEST_CASE("version: features are those of the library and the machine") {
-    for (const char *name : {"cpu", "drafter", "trace", "constraint", "logit_bias", "stop_strings"})
+    for (const char *name : {"cpu", "drafter", "trace", "constraint", "logit_bias", "stop_strings",
+                             "events", "background", "logprobs", "deadline"})
         CHECK(kimi_has_feature(name) == 1);
     for (const char *name : {"", "CPU", "cpu ", "cp", "tracer", "teleport"})
         CHECK(kimi_has_feature(name) == 0);

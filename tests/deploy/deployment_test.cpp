@@ -75,7 +75,7 @@ TEST_CASE("deployment: sizes of graphs") {
         {R"("graphs": {"sessions": 4})", "field graphs.sessions: is 4, must be an array"},
     };
     for (const auto &[fields, text] : wrong) {
-        const Error error = test::error_of([&] { graphs(fields); });
+        const Error error = test::error_of([&, f = fields] { graphs(f); });
         CHECK(error.status == KIMI_INVALID_ARGUMENT);
         CAPTURE(error.text);
         CHECK(error.text.find(text) != std::string::npos);

@@ -71,6 +71,30 @@ TEST_CASE("fault: a rank that throws or runs out of memory ends the step of all 
     }
 }
 
+TEST_CASE("fault: a pass that fails counts for what sessions had of it, and is not in the trace") {
+    for (const int n : {kInDraft, kInForward, kInExtend}) {
+        CAPTURE(n);
+        Victim victim;
+        const SchedulerStats before = victim.engine->stats();
+        victim.fail_at(n, [] { fail(KIMI_IO, "disk gone"); });
+        victim.engine->step(victim.batch);
+        std::uint64_t reply_tokens = 0;
+        for (const auto &session : victim.sessions) {
+            const SessionStats &stats = session->stats();
+            reply_tokens += stats.reply_tokens;
+            CHECK(stats.prompt_tokens == 5);
+            CHECK((stats.decode > 0) == (n == kInExtend));
+        }
+        const SchedulerStats after = victim.engine->stats();
+        CHECK(after.committed == reply_tokens);
+        CHECK((after.committed > before.committed) == (n == kInExtend));
+        CHECK(after.steps == before.steps + (n == kInExtend ? 2 : 0));
+        CHECK(after.passes == before.passes);
+        for (const auto &records : victim.engine->runner().recorded_steps())
+            CHECK(records.size() == after.passes);
+    }
+}
+
 TEST_CASE("fault: cancel and deadline in the middle of a pass end the reply with it") {
     Victim victim;
     const std::uint64_t before = victim.sessions[0]->n_tokens();

@@ -227,7 +227,7 @@ TEST_CASE("random operations: every reply is that of a fresh session, and the pa
                                        "\"speculation\": {\"sessions\": 8}"));
     const std::string plain = dir.write(
         "plain.json", fields(dir.path(), ", \"kv\": {\"capacity_tokens\": 1000}, \"threads\": 1"));
-    Operations(small, plain, 1).run(10000);
+    Operations(small, plain, 1).run(test::kInstrumented ? 3000 : 10000);
 }
 
 TEST_CASE("random operations: with a trained drafter, whose tokens are accepted" *

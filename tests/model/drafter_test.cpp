@@ -17,7 +17,9 @@ TEST_CASE("drafter: the chunks in which its context was written do not matter") 
     CHECK(harness.draft(300, static_cast<std::uint32_t>(ids.size())) == whole);
 }
 
-TEST_CASE("drafter: context that was never written is not read") {
+// A sanitizer that knows no unwritten memory sees nothing here that it does not see above.
+TEST_CASE("drafter: context that was never written is not read" *
+          doctest::skip(test::kInstrumented)) {
     // Everything before position 500 is missing. It must not matter what the memory holds.
     const Goldens goldens;
     std::vector<std::int32_t> ids = test::ints(*goldens.prompts()[5].find("ids"));

@@ -30,6 +30,7 @@ TEST_CASE("forward: a row has the same bits in any chunk") {
     Harness harness;
     const std::vector<float> whole = harness.prompt(ids, 256);
     for (const std::uint32_t chunk : {1U, 7U, 64U, 100U}) {
+        if (test::kInstrumented && chunk != 7) continue;
         CAPTURE(chunk);
         CHECK(harness.prompt(ids, chunk) == whole);
     }

@@ -264,8 +264,9 @@ TEST_CASE("linear: a token's bits do not depend on the tokens beside it") {
 }
 
 TEST_CASE("experts: int4 and bf16 experts side by side, on one rank and shared by two") {
-    for (const auto &[hidden, width] :
-         {std::pair{32U, 32U}, {96U, 128U}, {256U, 96U}, {7168U, 256U}}) {
+    for (const auto &size : {std::pair{32U, 32U}, {96U, 128U}, {256U, 96U}, {7168U, 256U}}) {
+        const std::uint32_t hidden = size.first;
+        const std::uint32_t width = size.second;
         CAPTURE(hidden);
         std::vector<Mlp> mlps;
         for (const WeightType type : {WeightType::int4, WeightType::bf16, WeightType::int4})

@@ -7,7 +7,9 @@ using namespace kimi;
 TEST_CASE("yarn: frequencies, softmax scale and amplitude agree with the published tables") {
     const Json goldens = test::read_json(test::data("kimi-tokenizer/goldens.json"));
     REQUIRE(goldens.find("yarn")->members.size() == 3);
-    for (const auto &[name, golden] : goldens.find("yarn")->members) {
+    for (const auto &member : goldens.find("yarn")->members) {
+        const auto &name = member.first;
+        const auto &golden = member.second;
         CAPTURE(name);
         const auto number = [&](const char *key) { return golden.find(key)->real; };
         ModelConfig config{};

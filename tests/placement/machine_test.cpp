@@ -83,7 +83,9 @@ TEST_CASE("machine: what is wrong with a file is named") {
          "field practical.context_exchange.at_tokens: is -1"},
         {"{", "m.json"},
     };
-    for (const auto &[json, text] : cases) {
+    for (const auto &wrong : cases) {
+        const auto &json = wrong.first;
+        const auto &text = wrong.second;
         const Error error = error_of([&] { parse_machine(json, "m.json"); });
         CAPTURE(error.text);
         CAPTURE(text);

@@ -52,7 +52,9 @@ TEST_CASE("routing: the busiest of eight ranks with whole experts, slices balanc
     const double expected[][2] = {{1, 2.58},  {2, 2.08},  {4, 1.73}, {9, 1.46},
                                   {16, 1.33}, {32, 1.21}, {64, 1.12}};
     const Routing eight = uniform(8);
-    for (const auto &[n, ratio] : expected) {
+    for (const auto &row : expected) {
+        const double n = row[0];
+        const double ratio = row[1];
         CAPTURE(n);
         check_near(eight.load(static_cast<std::uint32_t>(n)).distinct_ratio, ratio, 0.015);
     }

@@ -339,7 +339,9 @@ TEST_CASE("output parser: names are found in ids of every style") {
         {"functions.functions_y:0", "functions_y"},
         {"functions_y_2", "functions_y"},
         {"functionsexec5x3", "exec5x"}};
-    for (const auto &[id, name] : known) {
+    for (const auto &pair : known) {
+        const auto &id = pair.first;
+        const auto &name = pair.second;
         CAPTURE(id);
         CHECK(called(id, names).first == name);
     }

@@ -75,7 +75,9 @@ TEST_CASE("tools: types print as the reference prints them") {
          "{\n    [k: string]: number\n  }"},
         {R"({"type": "object", "additionalProperties": null})", "{}"},
     };
-    for (const auto &[schema, expected] : types) {
+    for (const auto &pair : types) {
+        const auto &schema = pair.first;
+        const auto &expected = pair.second;
         CAPTURE(schema);
         CHECK(field(schema) == cat("  x?: ", expected));
     }

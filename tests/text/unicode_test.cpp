@@ -57,7 +57,9 @@ TEST_CASE("unicode: characters have their classes") {
         {0xD7FF, kSymbol},          // unassigned
         {0x10FFFF, kSymbol},
     };
-    for (const auto &[c, bits] : facts) {
+    for (const auto &fact : facts) {
+        const auto c = fact.first;
+        const auto bits = fact.second;
         CAPTURE(static_cast<std::uint32_t>(c));
         CHECK(char_class(c) == bits);
     }

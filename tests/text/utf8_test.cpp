@@ -65,7 +65,9 @@ TEST_CASE("utf8: every code point is valid, and its bytes in any other number ar
 }
 
 TEST_CASE("utf8: the first bad byte is found behind valid text of any length") {
-    for (const auto &[bad, expected] : kReplaced) {
+    for (const auto &pair : kReplaced) {
+        const auto &bad = pair.first;
+        const auto &expected = pair.second;
         CAPTURE(expected);
         const std::size_t offset = bad[0] == 'a' ? 1 : 0;
         for (std::size_t n = 0; n < 20; ++n)
@@ -75,7 +77,9 @@ TEST_CASE("utf8: the first bad byte is found behind valid text of any length") {
 }
 
 TEST_CASE("utf8: bad bytes become U+FFFD as in Python, wherever the stream is cut") {
-    for (const auto &[bytes, expected] : kReplaced) {
+    for (const auto &pair : kReplaced) {
+        const auto &bytes = pair.first;
+        const auto &expected = pair.second;
         CAPTURE(expected);
         CHECK(marked(replaced({bytes})) == expected);
         for (std::size_t i = 0; i <= bytes.size(); ++i)

@@ -30,28 +30,43 @@ void check_driver(std::uint32_t n) {
         fail(KIMI_NOT_FOUND, "field ranks: is ", n, ", this machine has ", devices, " GPUs");
 }
 
-void check_gpu(int gpu, const Log &log) {
+void check_architecture(int gpu) {
     cudaDeviceProp properties;
     check(cudaGetDeviceProperties(&properties, gpu), "asking for a GPU");
     if (!is_supported(properties.major))
         fail(KIMI_UNSUPPORTED, "GPU ", gpu, " (", properties.name, ") has compute capability ",
              properties.major, '.', properties.minor, ", the kernels are for 9.0 and 12.0");
+}
+
+void log_gpu(int gpu, const Log &log) {
+    cudaDeviceProp properties;
+    check(cudaGetDeviceProperties(&properties, gpu), "asking for a GPU");
     std::size_t free = 0, total = 0;
     check(cudaSetDevice(gpu), "choosing a GPU");
     check(cudaMemGetInfo(&free, &total), "asking for free memory");
-    if (log)
-        log(cat("GPU ", gpu, ": ", properties.name, ", ", properties.multiProcessorCount,
-                " multiprocessors, ", free >> 20, " of ", total >> 20, " MiB free"));
+    log(cat("GPU ", gpu, ": ", properties.name, ", ", properties.multiProcessorCount,
+            " multiprocessors, ", free >> 20, " of ", total >> 20, " MiB free"));
 }
 
 class Backend final : public CudaBackend {
   public:
+    bool has_gpu() const override {
+        try {
+            check_driver(1);
+            check_architecture(0);
+            return true;
+        } catch (const Error &) {
+            return false;
+        }
+    }
+
     std::vector<std::unique_ptr<Device>> make_devices(std::uint32_t n,
                                                       std::shared_ptr<Communicator> ranks,
                                                       const Log &log) const override {
         check_driver(n);
         for (std::uint32_t rank = 0; rank < n; ++rank) {
-            check_gpu(static_cast<int>(rank), log);
+            check_architecture(static_cast<int>(rank));
+            if (log) log_gpu(static_cast<int>(rank), log);
             self_check(static_cast<int>(rank));
         }
         const auto group = std::make_shared<Group>(n, std::move(ranks), log);

@@ -1,12 +1,10 @@
 use crate::call::{c_path, call, initial, make};
+use crate::log::Log;
 use crate::tokenizer::Tokenizer;
-use crate::{Options, Result, Session};
+use crate::{Builder, Options, Result, Session};
 use kimi_sys as sys;
-use std::any::Any;
 use std::os::raw::c_void;
-use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::Path;
-use std::ptr;
 use std::sync::Arc;
 
 pub use kimi_sys::kimi_engine_statistics as EngineStatistics;
@@ -17,7 +15,11 @@ pub use kimi_sys::kimi_estimate as Estimate;
 #[derive(Clone)]
 pub struct Engine(Arc<Handle>);
 
-struct Handle(*mut sys::kimi_engine);
+/// Sessions hold it too, so that the log lives until nobody is left to call it.
+struct Handle {
+    raw: *mut sys::kimi_engine,
+    _log: Option<Log>,
+}
 
 // SAFETY: the interface allows all functions of an engine from any thread, also at the same time.
 unsafe impl Send for Handle {}
@@ -26,59 +28,30 @@ unsafe impl Sync for Handle {}
 impl Drop for Handle {
     fn drop(&mut self) {
         // SAFETY: made by kimi_engine_create and destroyed once.
-        unsafe { sys::kimi_engine_destroy(self.0) }
-    }
-}
-
-/// A progress function on its way through C, and the panic that it ended with.
-struct Progress<F> {
-    function: F,
-    panic: Option<Box<dyn Any + Send>>,
-}
-
-/// Calls the function; `false` and a panic stop the loading.
-unsafe extern "C" fn progress<F: FnMut(u64, u64) -> bool>(
-    user: *mut c_void,
-    done: u64,
-    total: u64,
-) -> i32 {
-    let progress = &mut *(user as *mut Progress<F>);
-    let function = &mut progress.function;
-    match catch_unwind(AssertUnwindSafe(|| function(done, total))) {
-        Ok(go_on) => !go_on as i32,
-        Err(panic) => {
-            progress.panic = Some(panic);
-            1
-        }
+        unsafe { sys::kimi_engine_destroy(self.raw) }
     }
 }
 
 impl Engine {
     /// Loads a deployment (JSON or binary) or a checkpoint folder.
     pub fn open(deployment: impl AsRef<Path>) -> Result<Engine> {
-        Engine::open_with_progress(deployment, |_, _| true)
+        Engine::builder(deployment).open()
     }
 
-    /// The same; `progress` is called with bytes done and in total, and stops the loading by
-    /// returning false.
-    pub fn open_with_progress<F: FnMut(u64, u64) -> bool>(
-        deployment: impl AsRef<Path>,
-        function: F,
-    ) -> Result<Engine> {
-        let path = c_path(deployment.as_ref())?;
-        let mut user = Progress { function, panic: None };
-        let mut options = initial(sys::kimi_engine_options_init_sized);
-        options.deployment = path.as_ptr();
-        options.progress = Some(progress::<F>);
-        options.user = &mut user as *mut Progress<F> as *mut c_void;
-        // SAFETY: path and user outlive the call, and progress is called during it only.
-        let engine = make(ptr::null_mut(), |out, error| unsafe {
-            sys::kimi_engine_create(&options, out, error)
-        });
-        if let Some(panic) = user.panic {
-            resume_unwind(panic);
-        }
-        Ok(Engine(Arc::new(Handle(engine?))))
+    /// The same with functions for progress and log, or an allocator.
+    ///
+    /// ```no_run
+    /// let engine = kimi::Engine::builder("deployment.json")
+    ///     .log(|level, line| eprintln!("{level:?}: {line}"))
+    ///     .open()?;
+    /// # Ok::<(), kimi::Error>(())
+    /// ```
+    pub fn builder<'a>(deployment: impl AsRef<Path>) -> Builder<'a> {
+        Builder::new(deployment.as_ref())
+    }
+
+    pub(crate) fn own(raw: *mut sys::kimi_engine, log: Option<Log>) -> Engine {
+        Engine(Arc::new(Handle { raw, _log: log }))
     }
 
     /// What a deployment would need and what fits, before it is loaded. `memory_bytes` is that of
@@ -101,7 +74,7 @@ impl Engine {
     /// A new, empty session.
     pub fn session(&self, options: &Options) -> Result<Session> {
         // SAFETY: the engine lives.
-        Session::make(|out, error| unsafe {
+        Session::make(self, |out, error| unsafe {
             sys::kimi_session_create(self.raw(), &options.raw(), out, error)
         })
     }
@@ -111,7 +84,7 @@ impl Engine {
     pub fn restore(&self, path: impl AsRef<Path>, recompute: bool) -> Result<Session> {
         let path = c_path(path.as_ref())?;
         // SAFETY: the engine lives, and path outlives the call.
-        Session::make(|out, error| unsafe {
+        Session::make(self, |out, error| unsafe {
             sys::kimi_session_restore(self.raw(), path.as_ptr(), flags(recompute), out, error)
         })
     }
@@ -119,7 +92,7 @@ impl Engine {
     /// The same from what [`Session::to_bytes`] gave.
     pub fn restore_bytes(&self, bytes: &[u8], recompute: bool) -> Result<Session> {
         // SAFETY: the engine lives, and bytes outlive the call.
-        Session::make(|out, error| unsafe {
+        Session::make(self, |out, error| unsafe {
             let data = bytes.as_ptr() as *const c_void;
             sys::kimi_session_restore_buffer(
                 self.raw(),
@@ -152,7 +125,7 @@ impl Engine {
     }
 
     pub(crate) fn raw(&self) -> *mut sys::kimi_engine {
-        self.0 .0
+        self.0.raw
     }
 }
 

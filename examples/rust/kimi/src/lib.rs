@@ -14,21 +14,26 @@
 //!
 //! The header `kimi/kimi.h` is the manual; the methods here have the names of its functions, and
 //! documentation where they differ from them.
+mod builder;
 mod call;
 mod constraint;
 mod engine;
 mod error;
 mod event;
+mod log;
+mod memory;
 mod options;
 mod session;
 mod step;
 mod tokenizer;
 mod version;
 
+pub use builder::Builder;
 pub use constraint::{Constraint, LogitBias};
 pub use engine::{Engine, EngineStatistics, Estimate};
 pub use error::{Error, Result, Status};
 pub use event::{Call, End, Event, Events};
+pub use log::Level;
 pub use options::{Options, AUTO};
 pub use session::{Canceller, Session, SessionStatistics};
 pub use step::{Finish, Logprob, Phase, Step, Steps};

@@ -1,5 +1,5 @@
 use crate::call::{c_path, call, fill, initial, make};
-use crate::{Error, Event, Events, Options, Result, Step, Steps};
+use crate::{Engine, Error, Event, Events, Options, Result, Step, Steps};
 use kimi_sys as sys;
 use std::ffi::CStr;
 use std::os::raw::{c_char, c_void};
@@ -11,7 +11,10 @@ pub use kimi_sys::kimi_session_statistics as SessionStatistics;
 
 /// A growing sequence of tokens: prompts that are appended and replies that are generated. It keeps
 /// its engine alive.
-pub struct Session(*mut sys::kimi_session);
+pub struct Session {
+    raw: *mut sys::kimi_session,
+    engine: Engine,
+}
 
 // SAFETY: a session may change threads between calls. It is not Sync: the interface refuses two
 // calls at the same time.
@@ -20,12 +23,15 @@ unsafe impl Send for Session {}
 impl Drop for Session {
     fn drop(&mut self) {
         // SAFETY: this is our own hold.
-        unsafe { sys::kimi_session_destroy(self.0) }
+        unsafe { sys::kimi_session_destroy(self.raw) }
     }
 }
 
 /// Cancels a session's reply from another thread.
-pub struct Canceller(*mut sys::kimi_session);
+pub struct Canceller {
+    raw: *mut sys::kimi_session,
+    engine: Engine,
+}
 
 // SAFETY: cancel, retain and destroy are allowed to every thread that has a hold, beside any other
 // call.
@@ -36,45 +42,48 @@ impl Canceller {
     /// Ends the reply in progress at its next step. Does nothing when none is in progress.
     pub fn cancel(&self) {
         // SAFETY: we have a hold.
-        unsafe { sys::kimi_session_cancel(self.0) }
+        unsafe { sys::kimi_session_cancel(self.raw) }
     }
 }
 
 impl Clone for Canceller {
     fn clone(&self) -> Canceller {
         // SAFETY: we have a hold, from which the clone gets its own.
-        Canceller(unsafe { sys::kimi_session_retain(self.0) })
+        let raw = unsafe { sys::kimi_session_retain(self.raw) };
+        Canceller { raw, engine: self.engine.clone() }
     }
 }
 
 impl Drop for Canceller {
     fn drop(&mut self) {
         // SAFETY: this is our own hold.
-        unsafe { sys::kimi_session_destroy(self.0) }
+        unsafe { sys::kimi_session_destroy(self.raw) }
     }
 }
 
 // SAFETY, of all methods: the session lives, and what pointers name outlives the call.
 impl Session {
     pub(crate) fn make(
+        engine: &Engine,
         function: impl FnOnce(*mut *mut sys::kimi_session, *mut sys::kimi_error) -> sys::kimi_status,
     ) -> Result<Session> {
-        make(ptr::null_mut(), function).map(Session)
+        let raw = make(ptr::null_mut(), function)?;
+        Ok(Session { raw, engine: engine.clone() })
     }
 
     pub(crate) fn raw(&self) -> *mut sys::kimi_session {
-        self.0
+        self.raw
     }
 
     /// Changes the options from the next reply on.
     pub fn set_options(&mut self, options: &Options) -> Result<()> {
-        call(|error| unsafe { sys::kimi_session_set_options(self.0, &options.raw(), error) })
+        call(|error| unsafe { sys::kimi_session_set_options(self.raw, &options.raw(), error) })
     }
 
     /// Appends prompt tokens and starts a new reply.
     pub fn append(&mut self, tokens: &[i32]) -> Result<()> {
         call(|error| unsafe {
-            sys::kimi_session_append(self.0, tokens.as_ptr(), tokens.len(), error)
+            sys::kimi_session_append(self.raw, tokens.as_ptr(), tokens.len(), error)
         })
     }
 
@@ -82,26 +91,26 @@ impl Session {
     /// The session keeps what it has already processed.
     pub fn append_chat(&mut self, json: &str) -> Result<()> {
         let data = json.as_ptr() as *const c_char;
-        call(|error| unsafe { sys::kimi_session_append_chat(self.0, data, json.len(), error) })
+        call(|error| unsafe { sys::kimi_session_append_chat(self.raw, data, json.len(), error) })
     }
 
     /// One bounded piece of work: a chunk of the prompt, or one decode step.
     pub fn step(&mut self) -> Result<Step> {
         let step = initial(sys::kimi_step_init_sized);
-        let step = make(step, |out, error| unsafe { sys::kimi_decode_step(self.0, out, error) })?;
+        let step = make(step, |out, error| unsafe { sys::kimi_decode_step(self.raw, out, error) })?;
         Ok(unsafe { Step::new(&step) })
     }
 
     /// Asks for a step that the engine computes in the background.
     pub fn submit(&mut self) -> Result<()> {
-        call(|error| unsafe { sys::kimi_session_submit(self.0, error) })
+        call(|error| unsafe { sys::kimi_session_submit(self.raw, error) })
     }
 
     /// The submitted step, `None` while it is computed. Never waits.
     pub fn poll(&mut self) -> Result<Option<Step>> {
         let mut ready = 0;
         let step = make(initial(sys::kimi_step_init_sized), |out, error| unsafe {
-            sys::kimi_session_poll(self.0, out, &mut ready, error)
+            sys::kimi_session_poll(self.raw, out, &mut ready, error)
         })?;
         Ok(if ready == 0 { None } else { Some(unsafe { Step::new(&step) }) })
     }
@@ -109,13 +118,13 @@ impl Session {
     /// A descriptor that is readable while a submitted step is done and not collected. It is the
     /// session's.
     pub fn wake_fd(&self) -> Result<RawFd> {
-        make(-1, |out, error| unsafe { sys::kimi_session_wake_fd(self.0, out, error) })
+        make(-1, |out, error| unsafe { sys::kimi_session_wake_fd(self.raw, out, error) })
     }
 
     /// One step of each session, computed together; each has its own result. All are of one engine.
     /// Fails as a whole where nothing was computed.
     pub fn step_batch(sessions: &mut [&mut Session]) -> Result<Vec<Result<Step>>> {
-        let handles: Vec<_> = sessions.iter().map(|session| session.0).collect();
+        let handles: Vec<_> = sessions.iter().map(|session| session.raw).collect();
         let mut steps: Vec<_> =
             handles.iter().map(|_| initial(sys::kimi_step_init_sized)).collect();
         let result = call(|error| unsafe {
@@ -147,7 +156,7 @@ impl Session {
 
     fn take_event(&mut self, flags: u32) -> Result<Option<Event>> {
         let event = make(initial(sys::kimi_event_init_sized), |out, error| unsafe {
-            sys::kimi_session_next_event(self.0, flags, out, error)
+            sys::kimi_session_next_event(self.raw, flags, out, error)
         })?;
         Ok(unsafe { Event::new(&event) })
     }
@@ -169,41 +178,44 @@ impl Session {
     }
 
     pub fn canceller(&self) -> Canceller {
-        Canceller(unsafe { sys::kimi_session_retain(self.0) })
+        let raw = unsafe { sys::kimi_session_retain(self.raw) };
+        Canceller { raw, engine: self.engine.clone() }
     }
 
     /// Tokens of prompts and replies.
     pub fn length(&self) -> u64 {
-        unsafe { sys::kimi_session_length(self.0) }
+        unsafe { sys::kimi_session_length(self.raw) }
     }
 
     /// Drops all tokens from `n` on and ends the reply in progress.
     pub fn truncate(&mut self, n: u64) -> Result<()> {
-        call(|error| unsafe { sys::kimi_session_truncate(self.0, n, error) })
+        call(|error| unsafe { sys::kimi_session_truncate(self.raw, n, error) })
     }
 
     /// A new session in the same state, a reply in progress included. `None` keeps the options.
     pub fn fork(&mut self, options: Option<&Options>) -> Result<Session> {
         let options = options.map(Options::raw);
         let options = options.as_ref().map_or(ptr::null(), |options| options as *const _);
-        Session::make(|out, error| unsafe { sys::kimi_session_fork(self.0, options, out, error) })
+        Session::make(&self.engine, |out, error| unsafe {
+            sys::kimi_session_fork(self.raw, options, out, error)
+        })
     }
 
     /// Writes the session to a file, which appears complete or not at all.
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = c_path(path.as_ref())?;
-        call(|error| unsafe { sys::kimi_session_save(self.0, path.as_ptr(), error) })
+        call(|error| unsafe { sys::kimi_session_save(self.raw, path.as_ptr(), error) })
     }
 
     /// The same as bytes.
     pub fn to_bytes(&mut self) -> Result<Vec<u8>> {
         fill(0, |data: *mut u8, cap, size, error| unsafe {
-            sys::kimi_session_save_buffer(self.0, data as *mut c_void, cap, size, error)
+            sys::kimi_session_save_buffer(self.raw, data as *mut c_void, cap, size, error)
         })
     }
 
     pub fn stats(&mut self) -> Result<SessionStatistics> {
         let statistics = initial(sys::kimi_session_statistics_init_sized);
-        make(statistics, |out, error| unsafe { sys::kimi_session_stats(self.0, out, error) })
+        make(statistics, |out, error| unsafe { sys::kimi_session_stats(self.raw, out, error) })
     }
 }

@@ -1,7 +1,12 @@
 //! The safe interface on the bundled model. KIMI_TEST_DEPLOYMENT names its deployment.
-use kimi::{Constraint, Engine, Error, Event, Finish, LogitBias, Options, Phase, Session, Status};
+use kimi::{
+    Constraint, Engine, Error, Event, Finish, Level, LogitBias, Options, Phase, Session, Status,
+};
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 const CHAT: &str =
@@ -75,17 +80,72 @@ fn errors_have_status_and_text() {
 #[test]
 fn progress_stops_the_loading_and_passes_panics_on() {
     let mut calls = 0;
-    let stopped = Engine::open_with_progress(deployment(), |done, total| {
+    let stop = |done, total| {
         assert!(done <= total);
         calls += 1;
         false
-    });
+    };
+    let stopped = Engine::builder(deployment()).progress(stop).open();
     assert_eq!(stopped.err().unwrap().status, Status::Cancelled);
     assert_eq!(calls, 1);
     let panic = catch_unwind(AssertUnwindSafe(|| {
-        Engine::open_with_progress(deployment(), |_, _| std::panic::panic_any("enough"))
+        let enough = |_, _| std::panic::panic_any("enough");
+        Engine::builder(deployment()).progress(enough).open()
     }));
     assert_eq!(*panic.err().unwrap().downcast::<&str>().unwrap(), "enough");
+}
+
+#[test]
+fn the_log_lives_as_long_as_the_engine() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let sink = lines.clone();
+    let log = move |level, line: &str| {
+        sink.lock().unwrap().push((level, line.to_string()));
+        panic!("of a log, ends with it");
+    };
+    let engine = Engine::builder(deployment()).log(log).open().unwrap();
+    let told = lines.lock().unwrap().len();
+    assert!(told > 0);
+    let mut session = chat(&engine, &greedy(), CHAT);
+    let canceller = session.canceller();
+    drop(engine);
+    rest(&mut session);
+    drop(session);
+    assert_eq!(Arc::strong_count(&lines), 2);
+    drop(canceller);
+    assert_eq!(Arc::strong_count(&lines), 1);
+    let lines = lines.lock().unwrap();
+    assert_eq!(lines.len(), told);
+    assert!(lines.iter().all(|(level, _)| *level == Level::Info));
+    assert!(lines.iter().any(|(_, line)| line.contains("nano-k2")));
+}
+
+/// The system's allocator, and how many bytes of it are in use.
+struct Counted(Arc<AtomicUsize>);
+
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        self.0.fetch_add(layout.size(), Ordering::SeqCst);
+        System.alloc(layout)
+    }
+    unsafe fn dealloc(&self, piece: *mut u8, layout: Layout) {
+        self.0.fetch_sub(layout.size(), Ordering::SeqCst);
+        System.dealloc(piece, layout)
+    }
+}
+
+#[test]
+fn memory_of_the_program_is_given_back() {
+    let bytes = Arc::new(AtomicUsize::new(0));
+    let engine = Engine::builder(deployment()).allocator(Counted(bytes.clone())).open().unwrap();
+    assert_eq!(bytes.load(Ordering::SeqCst) as u64, engine.stats().unwrap().memory_bytes);
+    let mut session = chat(&engine, &greedy(), CHAT);
+    drop(engine);
+    assert!(rest(&mut session).starts_with("DFlash is a block diffusion drafter."));
+    assert!(bytes.load(Ordering::SeqCst) > 0);
+    drop(session);
+    assert_eq!(bytes.load(Ordering::SeqCst), 0);
+    assert_eq!(Arc::strong_count(&bytes), 1);
 }
 
 #[test]
