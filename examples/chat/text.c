@@ -37,7 +37,8 @@ void text_add_string(struct text *text, const char *string) {
 void text_add_json(struct text *text, const char *utf8, size_t n) {
     char escape[8];
     text_add(text, "\"", 1);
-    for (const char *c = utf8; c < utf8 + n; c++) {
+    for (size_t i = 0; i < n; i++) {
+        const char *c = &utf8[i];
         if ((unsigned char)*c < 0x20 || *c == '"' || *c == '\\') {
             snprintf(escape, sizeof escape, "\\u%04x", (unsigned)*c);
             text_add(text, escape, 6);

@@ -17,8 +17,10 @@ TEST_CASE("forward: every instruction set agrees with the reference") {
             if (name == "random-5000") continue;  // once is enough
             CAPTURE(name);
             CAPTURE(static_cast<int>(isa));
-            test::check_close(harness.prompt(test::ints(*prompt.find("ids"))),
-                              goldens.tensor(name + ".last_logits"),
+            const std::vector<std::int32_t> ids = test::ints(*prompt.find("ids"));
+            // A sanitizer takes a call for each number of the plain code's vectors.
+            if (test::kInstrumented && isa == CpuIsa::scalar && ids.size() > 200) continue;
+            test::check_close(harness.prompt(ids), goldens.tensor(name + ".last_logits"),
                               Goldens::tolerance(prompt, KvType::f32, "last_logits"));
         }
     }
