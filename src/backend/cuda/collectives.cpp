@@ -172,9 +172,9 @@ void Collectives::connect() {
     slowest(0);  // all ranks have shown their buffers
     if (!sums_right(Path::nccl)) fail(KIMI_DEVICE_LOST, "GPU ", rank_, ": NCCL gives wrong sums");
     if (!group_->has_peer_access()) return;
-    // All ranks decide alike.
-    const bool right = sums_right(Path::one_shot) && sums_right(Path::two_shots);
-    if (slowest(right ? 0 : 1) > 0) {
+    // All ranks decide alike, after each: none waits in a sum that another leaves out.
+    const auto all_right = [this](Path path) { return slowest(sums_right(path) ? 0 : 1) == 0; };
+    if (!all_right(Path::one_shot) || !all_right(Path::two_shots)) {
         if (rank_ == 0)
             group_->log("Sums over peer memory are wrong or do not end: they go through NCCL.");
         return;

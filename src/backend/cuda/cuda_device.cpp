@@ -85,7 +85,11 @@ class CudaDevice final : public Device, public WholeSteps {
 
     void begin(const StepPlan &plan) override { begin_pass(plan); }
     void begin(const DraftPlan &plan) override { begin_pass(plan); }
-    void end() override { graphs_->end(); }
+    void end() override {
+        graphs_->end();
+        // Each rank sees whether its own GPU fails: the others may wait for it.
+        if (group_->n_ranks() > 1) collectives_->finish();
+    }
 
     WholeSteps *whole_steps() override { return step_ ? this : nullptr; }
     std::uint32_t max_step_rows(std::uint32_t n_sequences) const override {
