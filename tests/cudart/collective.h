@@ -63,6 +63,9 @@ struct Collective {
 std::size_t bytes_of(ncclDataType_t type);
 const char *name_of(Collective::Kind kind);
 
+// A call that was aborted leaves anything to be received: the kernels behind it may read that.
+void leave_undefined(const Collective &call);
+
 // Reads what all ranks send, then writes what each receives. Sums are made in the order of ranks,
 // and in bf16 rounded after each. What comes from bytes that nobody wrote stays unwritten.
 void run_together(const std::vector<Arrival> &ranks);

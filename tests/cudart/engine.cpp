@@ -178,14 +178,20 @@ void Engine::run_task(Lock &lock, const OpPtr &op, Running &user) {
 
 void Engine::abort(Ranks &ranks, std::size_t rank) {
     ranks.rank[rank].aborted = true;
-    for (const Arrival &a : std::exchange(ranks.rank[rank].arrived, {})) finish(a.op);
+    for (const Arrival &a : std::exchange(ranks.rank[rank].arrived, {})) {
+        leave_undefined(*a.op->task->collective);
+        finish(a.op);
+    }
     work_comes_.notify_all();
 }
 
 void Engine::arrive(Lock &lock, const OpPtr &op, std::unique_ptr<Running> user) {
     const Collective &call = *op->task->collective;
     Ranks::Rank &rank = call.ranks->rank[call.rank];
-    if (rank.aborted) return finish(op);
+    if (rank.aborted) {
+        leave_undefined(call);
+        return finish(op);
+    }
     rank.arrived.push_back({op, std::move(user)});
     meeting_.insert(call.ranks);
     if (call.ranks->all_arrived()) meet(lock, *call.ranks);
