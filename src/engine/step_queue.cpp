@@ -66,10 +66,14 @@ void StepQueue::hand_on() {
     (next.in_background() ? background_ : next.wake).notify_one();
 }
 
-// One pass.
+// One pass, unless all callers were in the background and gave up meanwhile.
 void StepQueue::lead(std::unique_lock<std::mutex> &lock) {
     leading_ = true;
     await_callers(lock);
+    if (callers_.empty()) {
+        leading_ = false;
+        return;
+    }
     join_callers();
     const bool concurrent = callers_.size() > 1 || callers_.front()->origin != decoding_origin_;
     lock.unlock();

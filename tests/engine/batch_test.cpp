@@ -1,8 +1,10 @@
 // Sessions that share passes: in one batch, and from several threads.
+#include <atomic>
 #include <barrier>
 #include <limits>
 #include <thread>
 
+#include "engine/background_step.h"
 #include "engine/sessions.h"
 
 using namespace kimi;
@@ -196,4 +198,31 @@ TEST_CASE("batch: what ends one session of a pass does not disturb the others") 
         begun[i].insert(begun[i].end(), rest[i].begin(), rest[i].end());
         CHECK(begun[i] == alone[i]);
     }
+}
+
+TEST_CASE("batch: a step in the background that is given up while its pass waits leaves no pass") {
+    using namespace std::chrono_literals;
+    const auto engine = test::nano_engine();
+    Session decoding(engine, test::plain_greedy(5)), given_up(engine, test::plain_greedy(5));
+    for (Session *session : {&decoding, &given_up}) session->append(test::some_tokens(3, 1));
+    test::finish_prompt(decoding);
+    std::atomic<int> n_passes = 0, n_empty = 0;
+    StepQueue queue([&](std::vector<Session *> &waiting, bool) {
+        ++n_passes;
+        n_empty += waiting.empty();
+        std::this_thread::sleep_for(200ms);
+        waiting.clear();
+    });
+    Session *sessions[] = {&decoding};
+    queue.step(sessions);
+    {
+        // Its thread leads, and waits up to 100 ms for the one that decodes.
+        BackgroundStep step(queue, given_up);
+        step.submit();
+        std::this_thread::sleep_for(10ms);
+    }
+    std::this_thread::sleep_for(200ms);
+    queue.step(sessions);
+    CHECK(n_passes == 2);
+    CHECK(n_empty == 0);
 }
