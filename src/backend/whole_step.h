@@ -33,7 +33,7 @@ struct WholeStepResult {
 
 // Seconds on the device.
 struct WholeStepTimes {
-    double draft = 0, tree = 0, verify = 0, accept = 0, compact = 0, extend = 0;
+    double draft = 0, tree = 0, verify = 0, accept = 0, compact = 0;
 };
 
 class WholeSteps {

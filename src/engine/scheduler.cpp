@@ -177,8 +177,20 @@ void Scheduler::run() {
 
 bool Scheduler::can_draft(const Work &work) const {
     const Session &session = *work.session;
-    return work.decode && session.kv().drafts && session.options().draft_budget > 0 &&
-           session.tokens_left() > 1;
+    return runner_.drafter() != nullptr && max_nodes_ > 0 && work.decode && session.kv().drafts &&
+           session.options().draft_budget > 0 && session.tokens_left() > 1;
+}
+
+DraftRequest Scheduler::draft_request(const Work &work) const {
+    const KvSequence &kv = work.session->kv();
+    return {work.session->pending()[0],
+            {0, 0, work.root_slot, kv.pages, kv.ring, kv.full_begin, kv.ring_begin}};
+}
+
+// Slots for nodes that the session's pages and the free ones hold.
+std::uint64_t Scheduler::slots_behind_root(const Work &work) const {
+    const std::uint64_t n_pages = work.session->kv().pages.size() + kv_.n_free();
+    return n_pages * kPageTokens - work.root_slot - 1;
 }
 
 // Proposes trees for the sessions that want them.
@@ -186,7 +198,6 @@ void Scheduler::draft() {
     const Drafter *drafter = runner_.drafter();
     drafting_.clear();
     requests_.clear();
-    if (drafter == nullptr || max_nodes_ == 0) return;
     std::uint32_t k = 0;
     for (Work &work : work_) {
         if (!can_draft(work) || drafting_.size() == drafter->max_blocks()) continue;
@@ -195,10 +206,7 @@ void Scheduler::draft() {
         if (budget == KIMI_AUTO && !session.budget_policy().wants_draft()) continue;
         // A constraint may leave out the best.
         k = std::max(k, session.rules().constraint ? kMaxTreeNodes : std::min(budget, max_nodes_));
-        const KvSequence &kv = session.kv();
-        requests_.push_back(
-            {session.pending()[0],
-             {0, 0, work.root_slot, kv.pages, kv.ring, kv.full_begin, kv.ring_begin}});
+        requests_.push_back(draft_request(work));
         drafting_.push_back(&work);
     }
     if (drafting_.empty()) return;
@@ -261,9 +269,8 @@ void Scheduler::limit_tree(Work &work, std::uint32_t spare_rows) {
     std::uint32_t n = work.tree.n;
     if (n > 0 && session.options().draft_budget == KIMI_AUTO)
         n = session.budget_policy().choose(work.tree, pass_cost_, draft_cost_, n_rows_ - 1);
-    const std::uint64_t slots = (session.kv().pages.size() + kv_.n_free()) * kPageTokens;
     work.tree.n = static_cast<std::uint32_t>(
-        std::min<std::uint64_t>({n, spare_rows, slots - work.root_slot - 1}));
+        std::min<std::uint64_t>({n, spare_rows, slots_behind_root(work)}));
 }
 
 // A chunk of the prompt; the last one is followed by the reply's first token.
@@ -301,9 +308,15 @@ void Scheduler::accept(Work &work) {
     }
     const std::uint32_t n_accepted = work.n_path - 1;
     kv_.written(session.kv(), work.n_path);
-    session.drafted(work.tree, n_accepted);
-    stats.committed += session.n_tokens() - before;
-    if (work.tree.n > 0) session.budget_policy().observe(work.tree, n_accepted);
+    verified(session, work.tree, n_accepted, session.n_tokens() - before);
+}
+
+// A tree was verified, and tokens committed by that.
+void Scheduler::verified(Session &session, const DraftTree &tree, std::uint32_t n_accepted,
+                         std::uint64_t n_committed) {
+    session.drafted(tree, n_accepted);
+    session.stats().committed += n_committed;
+    if (tree.n > 0) session.budget_policy().observe(tree, n_accepted);
 }
 
 // From the root on: the target's own token is committed, and while it is a child, its row is next.

@@ -60,6 +60,8 @@ class Scheduler {
 
     void draft();
     bool can_draft(const Work &work) const;
+    DraftRequest draft_request(const Work &work) const;
+    std::uint64_t slots_behind_root(const Work &work) const;
     void build_tree(Work &work, std::uint32_t index, std::uint32_t k);
     void plan_work();
     void limit_tree(Work &work, std::uint32_t spare_rows);
@@ -76,6 +78,8 @@ class Scheduler {
     // False where the reply ended.
     bool commit_next(Session &session, std::uint32_t logits);
     void accept(Work &work);
+    static void verified(Session &session, const DraftTree &tree, std::uint32_t n_accepted,
+                         std::uint64_t n_committed);
     void walk(Work &work);
     void compact(const Work &work);
     void extend_contexts();

@@ -16,16 +16,15 @@ bool Scheduler::is_plain(const Work &work) const {
 // Nodes that are verified behind the work's root, at most `room`. One token of a reply is never
 // drafted: the one behind the last accepted.
 std::uint32_t Scheduler::nodes_ahead(const Work &work, std::uint32_t room) {
-    if (runner_.drafter() == nullptr || max_nodes_ == 0 || !can_draft(work)) return 0;
+    if (!can_draft(work)) return 0;
     Session &session = *work.session;
-    const std::uint64_t slots = (session.kv().pages.size() + kv_.n_free()) * kPageTokens;
     std::uint32_t n = session.options().draft_budget;
     if (n == KIMI_AUTO) {
         BudgetPolicy &policy = session.budget_policy();
         n = policy.wants_draft() ? policy.choose_ahead(pass_cost_, draft_cost_, n_rows_ - 1) : 0;
     }
     return static_cast<std::uint32_t>(std::min<std::uint64_t>(
-        {n, max_nodes_, room, session.tokens_left() - 1, slots - work.root_slot - 1}));
+        {n, max_nodes_, room, session.tokens_left() - 1, slots_behind_root(work)}));
 }
 
 void Scheduler::plan_ahead(Work &work, std::uint32_t n_nodes) {
@@ -39,8 +38,7 @@ void Scheduler::plan_ahead(Work &work, std::uint32_t n_nodes) {
     const bool chooses = session.options().draft_budget == KIMI_AUTO && n_nodes > 0;
     step_sequences_.push_back(
         {chooses ? max_nodes_ : n_nodes, kv.ring, session.options().sampling});
-    requests_.push_back({session.pending()[0],
-                         {0, 0, work.root_slot, kv.pages, kv.ring, kv.full_begin, kv.ring_begin}});
+    requests_.push_back(draft_request(work));
 }
 
 bool Scheduler::plan_whole_step() {
@@ -93,11 +91,8 @@ void Scheduler::take(Work &work, const WholeStepResult &result) {
     const auto n_accepted =
         static_cast<std::uint32_t>(std::min<std::uint64_t>(n_committed, result.n_accepted));
     kv_.written(session.kv(), n_accepted + 1, result.n_accepted + 1);
-    session.drafted(result.tree, n_accepted);
-    session.stats().committed += n_committed;
-    if (result.tree.n == 0) return;
-    session.budget_policy().observe(result.tree, n_accepted);
-    session.budget_policy().remember(result.tree, result.n_nodes);
+    verified(session, result.tree, n_accepted, n_committed);
+    if (result.tree.n > 0) session.budget_policy().remember(result.tree, result.n_nodes);
 }
 
 }  // namespace kimi

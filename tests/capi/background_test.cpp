@@ -70,12 +70,6 @@ int n_threads() {
                                           std::filesystem::directory_iterator()));
 }
 
-kimi_session_options endless() {
-    kimi_session_options options = client::greedy();
-    options.flags = KIMI_IGNORE_STOP;
-    return options;
-}
-
 }  // namespace
 
 TEST_CASE(
@@ -166,7 +160,7 @@ TEST_CASE("background: submitted steps join those that threads wait for") {
 
 TEST_CASE("background: until a step is collected, other calls are refused and the length stands") {
     const client::Engine engine = client::load();
-    const client::Session held = client::open(engine.get(), endless());
+    const client::Session held = client::open(engine.get(), client::endless());
     kimi_session *session = held.get();
     kimi_step step;
     kimi_step_init(&step);
@@ -205,7 +199,7 @@ TEST_CASE("background: until a step is collected, other calls are refused and th
 
 TEST_CASE("background: a descriptor that is asked for late knows of the step that is done") {
     const client::Engine engine = client::load();
-    const client::Session session = client::open(engine.get(), endless());
+    const client::Session session = client::open(engine.get(), client::endless());
     client::append(session.get(), {300});
     submit(session.get());
     kimi_step step;
@@ -219,8 +213,8 @@ TEST_CASE("background: a descriptor that is asked for late knows of the step tha
 
 TEST_CASE("background: an error and the lack of pages come with the step") {
     const client::Engine engine = client::load_with_capacity(64);
-    const client::Session first = client::open(engine.get(), endless());
-    const client::Session second = client::open(engine.get(), endless());
+    const client::Session first = client::open(engine.get(), client::endless());
+    const client::Session second = client::open(engine.get(), client::endless());
     client::append(first.get(), {300});
     client::append(second.get(), {300});
     CHECK(client::step(first.get()).n_tokens == 1);
@@ -239,7 +233,7 @@ TEST_CASE("background: an error and the lack of pages come with the step") {
 
 TEST_CASE("background: cancel ends the step that is being computed, and wakes") {
     const client::Engine engine = client::load();
-    const client::Session session = client::open(engine.get(), endless());
+    const client::Session session = client::open(engine.get(), client::endless());
     client::append(session.get(), std::vector<int32_t>(600, 300));
     submit(session.get());
     std::thread([held = kimi_session_retain(session.get())] {
@@ -259,7 +253,7 @@ TEST_CASE("background: sessions are destroyed in every state of their steps") {
     const client::Engine engine = client::load();
     const client::SteadyReply steady(engine.get());
     for (int i = 0; i < 40 || !steady.is_done(); ++i) {
-        const client::Session session = client::open(engine.get(), endless());
+        const client::Session session = client::open(engine.get(), client::endless());
         client::append(session.get(), {300, 301});
         if (i % 2 == 0) descriptor(session.get());
         submit(session.get());
@@ -274,7 +268,7 @@ TEST_CASE("background: cancel races destroy, by holders of their own") {
     const client::Engine engine = client::load();
     const int n = kimi::test::kInstrumented ? 200 : 2000;
     for (int i = 0; i < n; ++i) {
-        kimi_session *session = client::open(engine.get(), endless()).release();
+        kimi_session *session = client::open(engine.get(), client::endless()).release();
         client::append(session, {300});
         kimi_session *const held = kimi_session_retain(session);
         if (i % 8 == 0) submit(session);
@@ -295,7 +289,7 @@ TEST_CASE("background: cancel races destroy, by holders of their own") {
 TEST_CASE("background: the engine's thread begins with the first submit and ends with the engine") {
     const int before = n_threads();
     client::Engine engine = client::load();
-    const client::Session session = client::open(engine.get(), endless());
+    const client::Session session = client::open(engine.get(), client::endless());
     const int loaded = n_threads();
     client::append(session.get(), {300});
     for (int i = 0; i < 3; ++i) {

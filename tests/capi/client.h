@@ -46,6 +46,13 @@ inline kimi_session_options greedy() {
     return options;
 }
 
+// Its replies end at no stop token.
+inline kimi_session_options endless() {
+    kimi_session_options options = greedy();
+    options.flags = KIMI_IGNORE_STOP;
+    return options;
+}
+
 inline Session open(kimi_engine *engine, const kimi_session_options &options = greedy()) {
     kimi_session *session = nullptr;
     REQUIRE(kimi_session_create(engine, &options, &session, nullptr) == KIMI_OK);

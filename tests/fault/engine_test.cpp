@@ -87,7 +87,7 @@ TEST_CASE("fault: an engine at work") {
                                [&](auto *, auto *e) { return kimi_engine_defragment(engine, e); }));
     }
     const client::Engine fresh = client::load(model.deployment(kTwoRanks));
-    const client::Session session = client::open(fresh.get(), endless());
+    const client::Session session = client::open(fresh.get(), client::endless());
     client::append(session.get(), prompt(70));
     next_tokens(session.get());
     const std::string file = model.dir.file("trace");

@@ -20,7 +20,7 @@ TEST_CASE("fault: sessions are made, saved and destroyed") {
     for (const char *fields : {kOneRank, kTwoRanks}) {
         Subject s(model, fields);
         kimi_engine *const engine = s.engine.get();
-        const kimi_session_options options = endless();
+        const kimi_session_options options = client::endless();
         const std::vector<int32_t> start = prompt(70);
         Case create = s.of_session("kimi_session_create", [&](auto **out, auto *e) {
             return kimi_session_create(engine, &options, out, e);
@@ -79,7 +79,7 @@ TEST_CASE("fault: sessions go on") {
             s.check_continues();
         };
         fail_each(truncate);
-        const kimi_session_options options = endless();
+        const kimi_session_options options = client::endless();
         fail_each(s.on_session("kimi_session_set_options", [&](auto *session, auto *e) {
             return kimi_session_set_options(session, &options, e);
         }));

@@ -28,7 +28,7 @@ TEST_CASE("fault: steps in the background") {
                    [&] {
                        session.reset();
                        engine = client::load(model.deployment(kOneRank));
-                       session = client::open(engine.get(), endless());
+                       session = client::open(engine.get(), client::endless());
                        client::append(session.get(), prompt(10));
                    },
                    [&](auto *e) { return kimi_session_submit(session.get(), e); },
@@ -60,7 +60,7 @@ TEST_CASE("fault: steps ask the system for nothing") {
         kimi_session *sessions[3];
         client::Session owners[3];
         for (int i = 0; i < 3; ++i) {
-            kimi_session_options options = endless();
+            kimi_session_options options = client::endless();
             options.logprobs = i == 1 ? KIMI_MAX_LOGPROBS : 0;
             owners[i] = client::open(engine.get(), options);
             sessions[i] = owners[i].get();

@@ -73,12 +73,6 @@ inline std::vector<int32_t> next_tokens(kimi_session *session, int n_steps = 4) 
     return tokens;
 }
 
-inline kimi_session_options endless() {
-    kimi_session_options options = client::greedy();
-    options.flags = KIMI_IGNORE_STOP;
-    return options;
-}
-
 // A session in the middle of a reply, made anew for every call.
 struct Subject {
     client::Engine engine;
@@ -88,7 +82,7 @@ struct Subject {
 
     explicit Subject(const Model &model, const char *fields)
         : engine(client::load(model.deployment(fields))) {
-        session = client::open(engine.get(), endless());
+        session = client::open(engine.get(), client::endless());
         client::append(session.get(), prompt(70));
         next_tokens(session.get());
         saved = save(session.get());

@@ -30,17 +30,17 @@ void check_driver(std::uint32_t n) {
         fail(KIMI_NOT_FOUND, "field ranks: is ", n, ", this machine has ", devices, " GPUs");
 }
 
-void check_architecture(int gpu) {
+// Throws where the kernels are not for it.
+cudaDeviceProp supported_gpu(int gpu) {
     cudaDeviceProp properties;
     check(cudaGetDeviceProperties(&properties, gpu), "asking for a GPU");
     if (!is_supported(properties.major))
         fail(KIMI_UNSUPPORTED, "GPU ", gpu, " (", properties.name, ") has compute capability ",
              properties.major, '.', properties.minor, ", the kernels are for 9.0 and 12.0");
+    return properties;
 }
 
-void log_gpu(int gpu, const Log &log) {
-    cudaDeviceProp properties;
-    check(cudaGetDeviceProperties(&properties, gpu), "asking for a GPU");
+void log_gpu(int gpu, const cudaDeviceProp &properties, const Log &log) {
     std::size_t free = 0, total = 0;
     check(cudaSetDevice(gpu), "choosing a GPU");
     check(cudaMemGetInfo(&free, &total), "asking for free memory");
@@ -53,7 +53,7 @@ class Backend final : public CudaBackend {
     bool has_gpu() const override {
         try {
             check_driver(1);
-            check_architecture(0);
+            supported_gpu(0);
             return true;
         } catch (const Error &) {
             return false;
@@ -64,10 +64,10 @@ class Backend final : public CudaBackend {
                                                       std::shared_ptr<Communicator> ranks,
                                                       const Log &log) const override {
         check_driver(n);
-        for (std::uint32_t rank = 0; rank < n; ++rank) {
-            check_architecture(static_cast<int>(rank));
-            if (log) log_gpu(static_cast<int>(rank), log);
-            self_check(static_cast<int>(rank));
+        for (int gpu = 0; gpu < static_cast<int>(n); ++gpu) {
+            const cudaDeviceProp properties = supported_gpu(gpu);
+            if (log) log_gpu(gpu, properties, log);
+            self_check(gpu);
         }
         const auto group = std::make_shared<Group>(n, std::move(ranks), log);
         std::vector<std::unique_ptr<Device>> devices;

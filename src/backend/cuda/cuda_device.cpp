@@ -138,7 +138,6 @@ class CudaDevice final : public Device, public WholeSteps {
     }
 
     void finish_step() override {
-        if (!graphs_->replays()) step_->stamp();
         graphs_->end();
         step_->read(*tables_);
         collectives_->finish();

@@ -120,7 +120,7 @@ void StepMemory::collect() {
     const auto seconds = [at](std::uint32_t part) {
         return 1e-9 * static_cast<double>(at[part + 1] - at[part]);
     };
-    times_ = {seconds(0), seconds(1), seconds(2), seconds(3), seconds(4), seconds(5)};
+    times_ = {seconds(0), seconds(1), seconds(2), seconds(3), seconds(4)};
 }
 
 }  // namespace kimi::cuda

@@ -41,7 +41,7 @@ class StepMemory {
     const WholeStepTimes &times() const { return times_; }
 
   private:
-    static constexpr std::uint32_t kStamps = 7;
+    static constexpr std::uint32_t kStamps = 6;
 
     struct Input {
         SampleOptions options[kMaxRows];
