@@ -5,19 +5,20 @@
 // than it is fed.
 //
 // gate_up: a block's 8 warps take turns on the units of a tile of 8 gate and 8 up rows and add
-// their sums at its end. Blocks stay and take turns on all tiles of the step, and the pipeline runs
-// over from tile to tile: a single token (8 experts x 32 tiles of a slice of 256) is one wave with
-// no ramp but the first. 36,864 B of stages, 2 blocks per SM: 60 KB under way.
+// their sums at its end. Blocks stay and take turns on all tiles of their slice, and the pipeline
+// runs over from tile to tile: a single token (8 experts x 32 tiles of a slice of 256) is one wave
+// with no ramp but the first. 36,864 B of stages, 2 blocks per SM: 60 KB under way.
 //
-// down: a warp owns 16 outputs, walks over the experts of the step in ascending order and keeps the
-// sums of all rows in registers, so that there is nothing to combine afterwards; rows that have not
-// chosen an expert multiply zeros. Its weights are fetched while the launch before still runs.
+// down: a warp owns 16 outputs, walks over the experts of its slice in ascending order and keeps
+// the sums of all rows in registers, so that there is nothing to combine afterwards; rows that have
+// not chosen an expert multiply zeros. Its weights are fetched while the launch before still runs.
 #include "kernels/moe_experts.h"
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "kernels/fragments.h"
+#include "kernels/moe_slice.h"
 #include "kernels/simt/simt.h"
 
 namespace kimi {
@@ -97,15 +98,18 @@ __global__ void __launch_bounds__(32 * kWarps, 2) moe_gate_up_kernel(MoeExpertsP
     const int units = static_cast<int>(p.hidden / kMoeUnitInputs),
               row_tiles = static_cast<int>(p.width / kTileGate);
     const std::int64_t matrix_units = std::int64_t{row_tiles} * units;
-    const std::uint32_t n_tiles = p.plan.n_tiles[0];
+    const unsigned slice = blockIdx.x;
+    const MoePlan plan = moe_plan_of(p.plan, slice, p.top_k);
+    const std::uint32_t first_row = slice * kMoeSliceRows, first_pair = first_row * p.top_k;
+    const std::uint32_t n_tiles = plan.n_tiles[0];
     const int n_items = static_cast<int>(n_tiles) * row_tiles;
     const int n_steps = (units - warp + kWarps - 1) / kWarps;  // of this warp, for an item
 
     // The next step to fetch.
-    int fetch_item = static_cast<int>(blockIdx.x), fetch_step = 0, fetched = 0;
+    int fetch_item = static_cast<int>(blockIdx.y), fetch_step = 0, fetched = 0;
     const auto fetch = [&] {
         if (fetch_item < n_items && n_steps > 0) {
-            const MoeTile tile = p.plan.tiles[fetch_item / row_tiles];
+            const MoeTile tile = plan.tiles[fetch_item / row_tiles];
             const std::int64_t unit =
                 std::int64_t{fetch_item % row_tiles} * units + warp + fetch_step * kWarps;
             fetch_unit(matrix_of(p.gate_up, tile.expert, matrix_units), unit,
@@ -113,7 +117,7 @@ __global__ void __launch_bounds__(32 * kWarps, 2) moe_gate_up_kernel(MoeExpertsP
             ++fetched;
             if (++fetch_step == n_steps) {
                 fetch_step = 0;
-                fetch_item += static_cast<int>(gridDim.x);
+                fetch_item += static_cast<int>(gridDim.y);
             }
         }
         cp_async_commit();
@@ -121,12 +125,12 @@ __global__ void __launch_bounds__(32 * kWarps, 2) moe_gate_up_kernel(MoeExpertsP
     for (int i = 0; i < kStages - 1; ++i) fetch();
 
     int step = 0;
-    for (int item = static_cast<int>(blockIdx.x), turn = 0; item < n_items;
-         item += static_cast<int>(gridDim.x), ++turn) {
-        const MoeTile tile = p.plan.tiles[item / row_tiles];
+    for (int item = static_cast<int>(blockIdx.y), turn = 0; item < n_items;
+         item += static_cast<int>(gridDim.y), ++turn) {
+        const MoeTile tile = plan.tiles[item / row_tiles];
         const bool valid = static_cast<unsigned>(g) < tile.n;
-        std::uint32_t row = 0;
-        if (valid) row = p.plan.pair_row[tile.first + static_cast<unsigned>(g)];
+        std::uint32_t row = first_row;
+        if (valid) row += plan.pair_row[tile.first + static_cast<unsigned>(g)];
         const Global<const bf16> x = p.x + (std::int64_t{row} * p.hidden + 8 * t);
         const auto load_x = [&](int i, int half) {
             const int unit = warp + i * kWarps;
@@ -166,12 +170,19 @@ __global__ void __launch_bounds__(32 * kWarps, 2) moe_gate_up_kernel(MoeExpertsP
         for (int j = 0; j < 2; ++j) {
             const unsigned token = static_cast<unsigned>(2 * t + j);
             if (token >= tile.n) continue;
-            const float weight = p.plan.pair_weight[tile.first + token];
-            const std::int64_t to =
-                std::int64_t{tile.first + token} * p.width + item % row_tiles * kTileGate + g;
+            const float weight = plan.pair_weight[tile.first + token];
+            const std::int64_t to = std::int64_t{first_pair + tile.first + token} * p.width +
+                                    item % row_tiles * kTileGate + g;
             p.act[to] = float_to_bf16(gate[j] / (1.0F + expf(-gate[j])) * up[j] * weight);
         }
     }
+}
+
+// Blocks of a slice, which take turns on its tiles.
+std::uint32_t gate_up_blocks(const MoeExpertsParams &p, std::uint32_t slices) {
+    const std::uint32_t tiles = std::min(p.max_rows, kMoeSliceRows) * p.top_k;
+    const std::uint32_t blocks = 2 * static_cast<std::uint32_t>(p.n_sms) / slices;
+    return std::clamp(blocks, 1U, tiles * (p.width / kTileGate));
 }
 
 // ---- down
@@ -180,14 +191,17 @@ template <int kRowTiles>
 __global__ void __launch_bounds__(32) moe_down_kernel(MoeExpertsParams p) {
     const int lane = static_cast<int>(threadIdx.x), g = lane / 4, t = lane % 4;
     const int units = static_cast<int>(p.width / kMoeUnitInputs),
-              tile = static_cast<int>(blockIdx.x);
+              tile = static_cast<int>(blockIdx.y);
+    const unsigned slice = blockIdx.x;
+    const MoePlan plan = moe_plan_of(p.plan, slice, p.top_k);
+    const std::uint32_t first_row = slice * kMoeSliceRows, first_pair = first_row * p.top_k;
     const std::int64_t matrix_units = std::int64_t{p.hidden / kMoeTileRows} * units;
     // The plan is older than the launch ahead, which has waited for it.
-    const std::uint32_t n_groups = p.plan.n_groups[0];
+    const std::uint32_t n_groups = plan.n_groups[0];
     const int n_steps = static_cast<int>(n_groups) * units;
     const auto fetch = [&](int step) {
         if (step < n_steps) {
-            const MoeGroup group = p.plan.groups[step / units];
+            const MoeGroup group = plan.groups[step / units];
             fetch_unit(matrix_of(p.down, group.expert, matrix_units),
                        std::int64_t{tile} * units + step % units, stage_of(0, step));
         }
@@ -196,11 +210,11 @@ __global__ void __launch_bounds__(32) moe_down_kernel(MoeExpertsParams p) {
     for (int step = 0; step < kStages - 1; ++step) fetch(step);
     grid_dependency_wait();
     grid_dependency_launch();
-    const std::uint32_t n_rows = p.n_rows[0];
+    const std::uint32_t n_rows = moe_rows_of(p.n_rows[0], slice);
 
     FragC sum[kRowTiles] = {};
     for (int step = 0, i = 0; i < static_cast<int>(n_groups); ++i) {
-        const MoeGroup group = p.plan.groups[i];
+        const MoeGroup group = plan.groups[i];
         for (int unit = 0; unit < units; ++unit, ++step) {
             __syncwarp();
             // Of rows 8n + g; zeros for those that have not chosen the expert.
@@ -211,7 +225,8 @@ __global__ void __launch_bounds__(32) moe_down_kernel(MoeExpertsParams p) {
                 x[n][0] = x[n][1] = uint4{0, 0, 0, 0};
                 if (!(group.rows >> row & 1)) continue;
                 const std::uint64_t before = group.rows & ((std::uint64_t{1} << row) - 1);
-                const std::int64_t pair = group.first + static_cast<unsigned>(__popcll(before));
+                const std::int64_t pair =
+                    first_pair + group.first + static_cast<unsigned>(__popcll(before));
                 const Global<const bf16> from =
                     p.act + (pair * p.width + unit * static_cast<int>(kMoeUnitInputs) + 8 * t);
                 x[n][0] = load_readonly<uint4>(from);
@@ -239,7 +254,7 @@ __global__ void __launch_bounds__(32) moe_down_kernel(MoeExpertsParams p) {
         for (int e = 0; e < 4; ++e) {
             const unsigned row = static_cast<unsigned>(8 * n + 2 * t + e % 2);
             if (row >= n_rows) continue;
-            const Global<float> to = p.y + (std::int64_t{row} * p.hidden +
+            const Global<float> to = p.y + (std::int64_t{first_row + row} * p.hidden +
                                             tile * static_cast<int>(kMoeTileRows) + e / 2 * 8 + g);
             float before = 0;
             if (p.add) before = to[0];
@@ -250,12 +265,6 @@ __global__ void __launch_bounds__(32) moe_down_kernel(MoeExpertsParams p) {
 
 }  // namespace
 
-std::uint32_t moe_gate_up_blocks(std::uint32_t max_rows, std::uint32_t top_k, std::uint32_t width,
-                                 int n_sms) {
-    const std::uint32_t items = max_rows * top_k * (width / kTileGate);
-    return std::min(items, 2 * static_cast<std::uint32_t>(n_sms));
-}
-
 std::size_t moe_gate_up_shared_bytes() {
     return kWarps * moe_down_shared_bytes();
 }
@@ -265,10 +274,11 @@ std::size_t moe_down_shared_bytes() {
 
 void moe_experts(const MoeExpertsParams &p, Stream stream) {
     KIMI_CHECK(p.hidden % kMoeUnitInputs == 0 && p.width % kMoeUnitInputs == 0 && p.width > 0);
-    KIMI_CHECK(p.max_rows <= kMoeMaxRows && p.top_k <= kMoeMaxTopK);
+    KIMI_CHECK(p.top_k <= kMoeMaxTopK);
     if (p.max_rows == 0) return;
+    const std::uint32_t slices = moe_slices(p.max_rows);
     launch({.name = "moe_gate_up",
-            .grid = {moe_gate_up_blocks(p.max_rows, p.top_k, p.width, p.n_sms)},
+            .grid = {slices, gate_up_blocks(p, slices)},
             .block = {32 * kWarps},
             .shared_bytes = moe_gate_up_shared_bytes(),
             .stream = stream,
@@ -279,7 +289,7 @@ void moe_experts(const MoeExpertsParams &p, Stream stream) {
                       : p.max_rows <= 32 ? moe_down_kernel<4>
                                          : moe_down_kernel<8>;
     launch({.name = "moe_down",
-            .grid = {p.hidden / kMoeTileRows},
+            .grid = {slices, p.hidden / kMoeTileRows},
             .block = {32},
             .shared_bytes = moe_down_shared_bytes(),
             .stream = stream,

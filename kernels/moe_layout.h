@@ -24,7 +24,7 @@ namespace kimi {
 
 inline constexpr std::uint32_t kMoeUnitInputs = 64, kMoeTileRows = 16;
 inline constexpr std::uint32_t kMoeUnitWords = 128, kMoeUnitScales = 32;
-inline constexpr std::uint32_t kMoeMaxRows = 64, kMoeMaxTopK = 8, kMoeMaxExperts = 512;
+inline constexpr std::uint32_t kMoeSliceRows = 64, kMoeMaxTopK = 8, kMoeMaxExperts = 512;
 
 inline constexpr std::uint32_t kMoeElsewhere = ~0U;
 
@@ -37,7 +37,8 @@ constexpr std::size_t moe_matrix_bytes(std::uint32_t rows, std::uint32_t inputs)
     return moe_units(rows, inputs) * (kMoeUnitWords * 4 + kMoeUnitScales * 2);
 }
 
-// Up to 8 of the (row, expert) pairs of one expert: those of a step are sorted by expert, then row.
+// Up to 8 of the (row, expert) pairs of one expert: those of a slice are sorted by expert, then
+// row.
 struct alignas(16) MoeTile {
     std::uint32_t expert, first, n, reserved;
 };
@@ -47,13 +48,19 @@ struct alignas(16) MoeGroup {
     std::uint32_t expert, first;
 };
 
-// Written by moe_route, in device memory.
+// Rows in slices of 64, the last of which may be smaller.
+constexpr std::uint32_t moe_slices(std::uint32_t rows) {
+    return (rows + kMoeSliceRows - 1) / kMoeSliceRows;
+}
+
+// Written by moe_route, in device memory: each slice has a plan of its own, in which rows and pairs
+// count from its first one. Its arrays have max_rows * top_k elements and lie 64 * top_k apart.
 struct MoePlan {
-    simt::Global<std::uint32_t> n_tiles, n_groups;  // [1]
-    simt::Global<MoeTile> tiles;                    // [max_rows * top_k]
-    simt::Global<MoeGroup> groups;                  // [max_rows * top_k]
-    simt::Global<std::uint32_t> pair_row;           // [max_rows * top_k] of each pair
-    simt::Global<float> pair_weight;                // [max_rows * top_k]
+    simt::Global<std::uint32_t> n_tiles, n_groups;  // [slices]
+    simt::Global<MoeTile> tiles;
+    simt::Global<MoeGroup> groups;
+    simt::Global<std::uint32_t> pair_row;  // of each pair
+    simt::Global<float> pair_weight;
 };
 
 }  // namespace kimi

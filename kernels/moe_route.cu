@@ -1,12 +1,14 @@
-// One block for all rows, so that sorting costs no launch. A warp routes a row: a lane holds every
-// 32nd expert, and the best key of (score + bias, lower index) is found top_k times. Then thread e
-// counts the rows of expert e from a bit mask, and a scan over the experts places pairs, tiles and
-// groups. 16 warps; static shared memory 10 KB.
+// One block for a slice of 64 rows, so that sorting costs no launch. A warp routes a row: a lane
+// holds every 32nd expert, and the best key of (score + bias, lower index) is found top_k times.
+// Then thread e counts the rows of expert e from a bit mask, and a scan over the experts places
+// pairs, tiles and groups. 16 warps; static shared memory 10 KB.
 #include "kernels/moe_route.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
+#include "kernels/moe_slice.h"
 #include "kernels/reduce.h"
 
 namespace kimi {
@@ -43,10 +45,12 @@ __device__ __forceinline__ Counts shuffled_up(const Counts &c, unsigned distance
             __shfl_up_sync(~0U, c.groups, distance), 0};
 }
 
-__device__ __forceinline__ void route_row(const MoeRouteParams &p, unsigned row,
+// row: of the slice, which begins at row `first`.
+__device__ __forceinline__ void route_row(const MoeRouteParams &p, unsigned first, unsigned row,
                                           Shared<std::uint32_t> masks, Shared<float> weights,
                                           Shared<std::uint32_t> ids) {
     const unsigned lane = threadIdx.x % 32;
+    const Global<const float> logits = p.logits + std::int64_t{first + row} * p.n_experts;
     std::uint32_t keys[kPerLane];
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) {
@@ -54,8 +58,7 @@ __device__ __forceinline__ void route_row(const MoeRouteParams &p, unsigned row,
         keys[i] = 0;
         if (e >= p.n_experts) continue;
         const float bias = p.bias[e];
-        const float choice =
-            sigmoid(load_readonly<float>(p.logits + (row * p.n_experts + e))) + bias;
+        const float choice = sigmoid(load_readonly<float>(logits + e)) + bias;
         keys[i] = ordered(choice != choice ? -INFINITY : choice);
     }
     float sum = 0, weight = 0;
@@ -76,7 +79,7 @@ __device__ __forceinline__ void route_row(const MoeRouteParams &p, unsigned row,
         for (int i = 0; i < kPerLane; ++i) {
             if (32 * static_cast<unsigned>(i) + lane == e) keys[i] = 0;
         }
-        const float score = sigmoid(load_readonly<float>(p.logits + (row * p.n_experts + e)));
+        const float score = sigmoid(load_readonly<float>(logits + e));
         sum += score;
         if (lane == k) {
             weight = score;
@@ -87,26 +90,29 @@ __device__ __forceinline__ void route_row(const MoeRouteParams &p, unsigned row,
     weight *= p.normalize ? p.scale / (sum + 1e-20F) : p.scale;
     ids[row * kMoeMaxTopK + lane] = chosen;
     weights[row * kMoeMaxTopK + lane] = weight;
-    p.ids[row * p.top_k + lane] = chosen;
-    p.weights[row * p.top_k + lane] = weight;
+    p.ids[(first + row) * p.top_k + lane] = chosen;
+    p.weights[(first + row) * p.top_k + lane] = weight;
     atomicOr(masks + (2 * chosen + row / 32), 1U << row % 32);
 }
 
 __global__ void __launch_bounds__(kThreads, 1) moe_route_kernel(MoeRouteParams p) {
     KIMI_SHARED(std::uint32_t, masks, 2 * kMoeMaxExperts);  // rows of each expert, 64 bits
     KIMI_SHARED(std::uint32_t, firsts, kMoeMaxExperts);     // pair
-    KIMI_SHARED(float, weights, kMoeMaxRows *kMoeMaxTopK);
-    KIMI_SHARED(std::uint32_t, ids, kMoeMaxRows * kMoeMaxTopK);
+    KIMI_SHARED(float, weights, kMoeSliceRows *kMoeMaxTopK);
+    KIMI_SHARED(std::uint32_t, ids, kMoeSliceRows * kMoeMaxTopK);
     KIMI_SHARED(Counts, totals, kWarps);
     grid_dependency_wait();
     grid_dependency_launch();
     const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const std::uint32_t n_rows = p.n_rows[0];
+    const unsigned slice = blockIdx.x;
+    const std::uint32_t n_rows = moe_rows_of(p.n_rows[0], slice);
+    const MoePlan plan = moe_plan_of(p.plan, slice, p.top_k);
     masks[threadIdx.x] = 0;
     masks[threadIdx.x + kThreads] = 0;
     __syncthreads();
 #pragma unroll 1
-    for (unsigned row = warp; row < n_rows; row += kWarps) route_row(p, row, masks, weights, ids);
+    for (unsigned row = warp; row < n_rows; row += kWarps)
+        route_row(p, slice * kMoeSliceRows, row, masks, weights, ids);
     __syncthreads();
 
     // What each expert has, and what those before it have.
@@ -130,17 +136,17 @@ __global__ void __launch_bounds__(kThreads, 1) moe_route_kernel(MoeRouteParams p
     }
     if (n > 0) {
         firsts[expert] = before.pairs;
-        p.plan.groups[before.groups] = {static_cast<std::uint64_t>(high) << 32 | low, place,
-                                        before.pairs};
+        plan.groups[before.groups] = {static_cast<std::uint64_t>(high) << 32 | low, place,
+                                      before.pairs};
         for (unsigned i = 0; i < own.tiles; ++i) {
             const unsigned done = i * kPairsPerTile;
-            p.plan.tiles[before.tiles + i] = {place, before.pairs + done,
-                                              min(n - done, kPairsPerTile), 0};
+            plan.tiles[before.tiles + i] = {place, before.pairs + done,
+                                            min(n - done, kPairsPerTile), 0};
         }
     }
     if (threadIdx.x == kThreads - 1) {
-        p.plan.n_tiles[0] = before.tiles;
-        p.plan.n_groups[0] = before.groups;
+        plan.n_tiles[0] = before.tiles;
+        plan.n_groups[0] = before.groups;
     }
     __syncthreads();
     if (threadIdx.x >= n_rows * kMoeMaxTopK || threadIdx.x % kMoeMaxTopK >= p.top_k) return;
@@ -152,17 +158,16 @@ __global__ void __launch_bounds__(kThreads, 1) moe_route_kernel(MoeRouteParams p
     const std::uint64_t rows_of = static_cast<std::uint64_t>(rows_high) << 32 | rows_low;
     const auto rank = static_cast<unsigned>(__popcll(rows_of & ((std::uint64_t{1} << row) - 1)));
     const float weight = weights[threadIdx.x];
-    p.plan.pair_row[first + rank] = row;
-    p.plan.pair_weight[first + rank] = weight;
+    plan.pair_row[first + rank] = row;
+    plan.pair_weight[first + rank] = weight;
 }
 
 }  // namespace
 
 void moe_route(const MoeRouteParams &p, Stream stream) {
-    KIMI_CHECK(p.max_rows <= kMoeMaxRows && p.n_experts <= kMoeMaxExperts &&
-               p.top_k <= kMoeMaxTopK && p.top_k <= p.n_experts);
+    KIMI_CHECK(p.n_experts <= kMoeMaxExperts && p.top_k <= kMoeMaxTopK && p.top_k <= p.n_experts);
     launch({.name = "moe_route",
-            .grid = {1},
+            .grid = {std::max(1U, moe_slices(p.max_rows))},
             .block = {kThreads},
             .stream = stream,
             .dependent = true},

@@ -1,4 +1,4 @@
-// The experts of up to 64 rows, and the rows of each expert.
+// The experts of each row, and the rows of each expert.
 //
 // score = sigmoid(logit); the top_k experts with the largest score + bias, lower index first on
 // ties, are chosen; weight = score / (sum of the chosen scores + 1e-20) * scale. A NaN counts as
@@ -14,7 +14,7 @@ struct MoeRouteParams {
     simt::Global<const float> logits;          // [rows, experts]
     simt::Global<const float> bias;            // [experts]
     simt::Global<const std::uint32_t> n_rows;  // on the device, at most max_rows
-    std::uint32_t max_rows, n_experts, top_k;  // at most 64, 512 and 8; top_k <= n_experts
+    std::uint32_t max_rows, n_experts, top_k;  // at most 512 and 8; top_k <= n_experts
     bool normalize;
     float scale;
     simt::Global<std::uint32_t> ids;  // [rows, top_k], best first

@@ -1,5 +1,6 @@
 // y[r, o] (+)= sum over i of x[r, i] * weight[o, i], for 1 to 64 rows: every projection of the
-// model while it decodes, verifies or drafts. cuBLAS takes over above that.
+// model. More rows are several launches, one behind the other, so that the weights of all but the
+// first come from L2 and a row has the same bits in passes of any width.
 //
 // Up to four matrices with the same input run in one launch (q_a + kv_a, router + gate + up, q + k
 // + v), so that small ones fill the GPU together.

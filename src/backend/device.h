@@ -194,8 +194,6 @@ class Device : public KvMemory {
 
     // Steps without the host, after reserve(); nullptr: the device has none.
     virtual WholeSteps *whole_steps() { return nullptr; }
-    // Most rows of a pass.
-    virtual std::uint32_t max_rows() const { return UINT32_MAX; }
 
     // Bring weights to where the device computes, before reserve(), and let the views refer to
     // that. A host that computes has nothing to do. Throw KIMI_DEVICE_OUT_OF_MEMORY, or

@@ -87,8 +87,7 @@ Runner::Runner(const Deployment &deployment, const Progress &progress, const Hos
     if (!deployment.drafter.empty()) load_drafter(deployment);
     const ModelPlacement placement = place(deployment, m);
     make_devices(deployment, host);
-    m.limits.rows =
-        std::min(std::max(deployment.prefill_chunk, kMinRows), m.ranks[0].device->max_rows());
+    m.limits.rows = std::max(deployment.prefill_chunk, kMinRows);
     shard_weights(deployment, placement, on_cpu ? Progress() : progress);
     make_ranks(deployment, placement);
     std::vector<Device *> devices;

@@ -1,4 +1,4 @@
-// Every call of CUDA, cuBLAS and NCCL that the backend makes fails once, while an engine is created
+// Every call of CUDA and NCCL that the backend makes fails once, while an engine is created
 // and in the middle of a reply: a status that says what failed, nothing left behind, and the next
 // engine of the process works.
 #include <map>

@@ -55,7 +55,6 @@ Live live() {
     now.events = r.events.size();
     now.graphs = r.graphs.size();
     now.graph_execs = r.graph_execs.size();
-    now.blas_handles = r.blas_handles.size();
     now.communicators = r.communicators.size();
     return now;
 }
@@ -73,7 +72,6 @@ std::string leaks(const Live &before) {
     compare("events", before.events, now.events);
     compare("graphs", before.graphs, now.graphs);
     compare("executable graphs", before.graph_execs, now.graph_execs);
-    compare("cuBLAS handles", before.blas_handles, now.blas_handles);
     compare("communicators", before.communicators, now.communicators);
     return text;
 }

@@ -47,7 +47,7 @@ std::vector<std::string> called();
 // What exists.
 struct Live {
     std::size_t allocations = 0, bytes = 0, host_allocations = 0, streams = 0, events = 0,
-                graphs = 0, graph_execs = 0, blas_handles = 0, communicators = 0;
+                graphs = 0, graph_execs = 0, communicators = 0;
     bool operator==(const Live &) const = default;
 };
 Live live();

@@ -12,7 +12,6 @@
 #include "tests/cudart/capture.h"
 #include "tests/cudart/engine.h"
 
-struct cublasContext;
 struct ncclComm;
 
 struct CUstream_st {
@@ -103,7 +102,6 @@ class Runtime {
     std::set<Event *> events;
     std::set<Graph *> graphs;
     std::set<GraphExec *> graph_execs;
-    std::set<::cublasContext *> blas_handles;
     std::set<::ncclComm *> communicators;
     std::map<std::uint64_t, std::shared_ptr<Ranks>> forming;  // communicators, by unique id
     std::condition_variable ranks_joined;

@@ -45,7 +45,8 @@ struct RouteCase {
     std::vector<std::uint32_t> held = {};  // none: all
     std::size_t pairs = std::size_t{max_rows} * top_k;
 
-    Buffer<std::uint32_t> ids{"ids", pairs}, n_tiles{"n_tiles", 1}, n_groups{"n_groups", 1};
+    Buffer<std::uint32_t> ids{"ids", pairs}, n_tiles{"n_tiles", moe_slices(max_rows)},
+        n_groups{"n_groups", moe_slices(max_rows)};
     Buffer<std::uint32_t> pair_row{"pair_row", pairs};
     Buffer<float> weights{"weights", pairs}, pair_weight{"pair_weight", pairs};
     Buffer<MoeTile> tiles{"tiles", pairs};

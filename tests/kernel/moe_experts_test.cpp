@@ -75,15 +75,28 @@ TEST_CASE("kernel: moe_experts where few blocks take turns on many tiles") {
     t.check();
 }
 
+TEST_CASE("kernel: moe_experts of slices of 64 rows, some of them not there") {
+    MoeCase t{128, 128, {150, 200, 16, 4}};
+    t.add = true;
+    check_clean(t.run());
+    t.check();
+}
+
 TEST_CASE("kernel: a row of moe_experts has the same bits alone and among others") {
-    MoeCase among{256, 256, {12, 16, 32, 4}};
-    check_clean(among.run());
-    MoeCase alone{256, 256, {1, 1, 32, 4}};
-    std::copy_n(among.route.logits.begin() + 5 * 32, 32, alone.route.logits.begin());
-    std::copy_n(among.x.begin() + 5 * 256, 256, alone.x.begin());
-    alone.n_sms = 3;
-    check_clean(alone.run());
-    CHECK(std::equal(alone.y.begin(), alone.y.end(), among.y.begin() + 5 * 256));
+    struct {
+        std::uint32_t n, row;
+    } const places[] = {{12, 5}, {130, 100}};
+    for (const auto &place : places) {
+        CAPTURE(place.n);
+        MoeCase among{256, 256, {place.n, place.n, 32, 4}};
+        check_clean(among.run());
+        MoeCase alone{256, 256, {1, 1, 32, 4}};
+        std::copy_n(among.route.logits.begin() + place.row * 32, 32, alone.route.logits.begin());
+        std::copy_n(among.x.begin() + place.row * 256, 256, alone.x.begin());
+        alone.n_sms = 3;
+        check_clean(alone.run());
+        CHECK(std::equal(alone.y.begin(), alone.y.end(), among.y.begin() + place.row * 256));
+    }
 }
 
 #ifdef KIMI_SIMT

@@ -9,19 +9,25 @@
 namespace kimi::test {
 namespace {
 
-// Pairs are sorted by expert, then row; tiles and groups cover them.
-void check_plan(const RouteCase &t) {
+// Pairs of a slice are sorted by expert, then row; tiles and groups cover them.
+void check_plan(const RouteCase &t, std::uint32_t slice) {
+    const std::uint32_t first_row = slice * 64, end_row = std::min(first_row + 64, t.n),
+                        first_pair = first_row * t.top_k;
     std::map<std::uint32_t, std::map<std::uint32_t, float>> rows_of;
     const auto ids = t.ids.download();
     const auto weights = t.weights.download();
-    for (std::uint32_t i = 0; i < t.n * t.top_k; ++i) {
+    for (std::uint32_t i = first_pair; i < end_row * t.top_k; ++i) {
         const std::uint32_t place = t.held.empty() ? ids[i] : t.held[ids[i]];
-        if (place != kMoeElsewhere) rows_of[place][i / t.top_k] = weights[i];
+        if (place != kMoeElsewhere) rows_of[place][i / t.top_k - first_row] = weights[i];
     }
-    const auto tiles = t.tiles.download();
-    const auto groups = t.groups.download();
-    const auto pair_row = t.pair_row.download();
-    const auto pair_weight = t.pair_weight.download();
+    const auto of_slice = [&](auto all) {
+        all.erase(all.begin(), all.begin() + first_pair);
+        return all;
+    };
+    const auto tiles = of_slice(t.tiles.download());
+    const auto groups = of_slice(t.groups.download());
+    const auto pair_row = of_slice(t.pair_row.download());
+    const auto pair_weight = of_slice(t.pair_weight.download());
     std::size_t group = 0, tile = 0;
     std::uint32_t pair = 0;
     for (const auto &[expert, rows] : rows_of) {
@@ -45,8 +51,11 @@ void check_plan(const RouteCase &t) {
         CHECK(groups[group].rows == mask);
         ++group;
     }
-    CHECK(t.n_groups.download()[0] == group);
-    CHECK(t.n_tiles.download()[0] == tile);
+    CHECK(t.n_groups.download()[slice] == group);
+    CHECK(t.n_tiles.download()[slice] == tile);
+}
+void check_plan(const RouteCase &t) {
+    for (std::uint32_t slice = 0; slice < moe_slices(t.max_rows); ++slice) check_plan(t, slice);
 }
 
 void check_choice(const RouteCase &t) {
@@ -62,7 +71,7 @@ void check_choice(const RouteCase &t) {
 }
 
 TEST_CASE("kernel: moe_route plans the experts that a rank has, by their places there") {
-    for (const std::uint32_t n : {0U, 1U, 9U, 64U}) {
+    for (const std::uint32_t n : {0U, 1U, 9U, 64U, 150U}) {
         RouteCase t{n, std::max(n, 3U), 33, 4};
         t.held.assign(33, kMoeElsewhere);
         for (std::uint32_t i = 0; i < 10; ++i) t.held[3 * i + 2] = i;

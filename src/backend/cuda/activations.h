@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "backend/cuda/memory.h"
@@ -18,13 +19,15 @@ class Activations {
         arrays_.push_back({{n, "activations"}, {n, "activations"}});
         return {arrays_.back().f32.data(), width};
     }
-    // The bf16 side of a whole buffer.
-    bf16 *narrow(Buffer buffer) const {
+    // The bf16 side of an element of a buffer.
+    bf16 *narrow(const float *element) const {
+        const std::less<> before;
         const auto found = std::find_if(arrays_.begin(), arrays_.end(), [&](const Both &both) {
-            return both.f32.data() == buffer.data;
+            const float *const begin = both.f32.data();
+            return !before(element, begin) && before(element, begin + both.f32.size());
         });
         KIMI_CHECK(found != arrays_.end());
-        return found->narrow.data();
+        return found->narrow.data() + (element - found->f32.data());
     }
 
   private:

@@ -81,6 +81,7 @@ class Collectives {
     // On all ranks at once, each on its own thread: tries every path with data, and times it.
     void connect();
 
+    std::uint32_t n_ranks() const { return group_->n_ranks(); }
     void add(const Sum &sum);
     // to [n_rows, ranks * part]: in each row the parts of all ranks, of which this one has `from`
     // [n_rows, part].

@@ -1,13 +1,13 @@
 #include "backend/cuda/cuda_device.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 
 #include "backend/cuda/activations.h"
 #include "backend/cuda/attention.h"
 #include "backend/cuda/kv.h"
-#include "backend/cuda/pass_tables.h"
+#include "backend/cuda/logits.h"
+#include "backend/cuda/pass_slices.h"
 #include "backend/cuda/products.h"
 #include "backend/cuda/step_memory.h"
 #include "backend/cuda/weights.h"
@@ -43,8 +43,6 @@ class CudaDevice final : public Device, public WholeSteps {
         cudaSetDevice(gpu_);
     }
 
-    std::uint32_t max_rows() const override { return kMaxRows; }
-
     void load(Matrix &w) override { use(), weights_.load(w); }
     void load(Vector &w) override { use(), weights_.load(w); }
     void load(std::shared_ptr<const float[]> &values, std::uint32_t n) override {
@@ -62,23 +60,19 @@ class CudaDevice final : public Device, public WholeSteps {
         use();
         weights_.finish();
         check_limits(limits);
-        tables_.emplace(limits.context, limits.draft);
+        slices_.emplace(limits.rows, limits.context, limits.draft);
         kv_.emplace(limits.kv, limits.draft, stream_);
         products_.emplace(limits, n_sms_, stream_);
         attention_.emplace(limits, n_sms_, stream_);
         collectives_.emplace(group_, rank_, limits.hidden, stream_);
         graphs_.emplace(limits.graphs, limits.context + kMaxTreeNodes, stream_);
-        pass_ = &*tables_;
+        pass_ = slices_->used();
         vocab_ = limits.vocab;
         block_size_ = limits.draft.block_size;
         if (!limits.graphs.widths.empty()) step_.emplace(limits, stream_);
         embedded_ = {std::size_t{kMaxRows} * limits.hidden, "activations"};
         split_ = {group_->n_ranks() > 1 ? std::size_t{kMaxRows} * limits.width : 0, "activations"};
-        reserve_logits(limits.vocab);
-        top_tokens_ = {std::size_t{kMaxRows} * kTopKMax, "drafted tokens"};
-        top_log_p_ = {std::size_t{kMaxRows} * kTopKMax, "drafted tokens"};
-        top_tokens_host_ = {top_tokens_.size(), "drafted tokens"};
-        top_log_p_host_ = {top_log_p_.size(), "drafted tokens"};
+        logits_.emplace(limits, *collectives_, stream_);
         check(cudaStreamSynchronize(stream_), "reserving memory");
     }
     void connect() override { use(), collectives_->connect(); }
@@ -100,46 +94,45 @@ class CudaDevice final : public Device, public WholeSteps {
 
     void begin_step(const WholeStepPlan &plan) override {
         use();
-        collectives_->wait(tables_->copied());
+        set_slices(plan.rows);
         collectives_->wait(step_->copied());
-        tables_->set(plan.rows, stream_);
         const bool drafts = !plan.blocks.token.empty();
-        if (drafts) step_->blocks.set(plan.blocks, stream_);
+        if (drafts) step_->blocks.set(plan.blocks, {}, stream_);
         step_->set(plan);
-        const PassShape whole =
-            graphs_->begin({PassKind::step, tables_->shape().rows, 0, tables_->shape().sequences,
-                            drafts ? block_size_ : 0});
+        const PassShape &rows = target().shape();
+        const PassShape whole = graphs_->begin(
+            {PassKind::step, rows.rows, 0, rows.sequences, drafts ? block_size_ : 0});
         KIMI_CHECK(whole.context > 0);  // a graph's
         make_for(whole);
-        read_ = nullptr;
+        logits_->forget();
         if (!graphs_->replays()) step_->stamp();
-        pass_ = drafts ? &step_->blocks : &*tables_;
+        be_about(drafts ? step_->blocks : target());
     }
 
     void build_trees(Buffer logits, std::uint32_t vocab) override {
-        const bool drafts = pass_ != &*tables_;
+        const bool drafts = slice_ != &target();
         if (!graphs_->replays()) {
             const std::uint32_t k = std::min(kTopKMax - 1, vocab_);
-            if (drafts) find_top_k(logits, vocab, k, count(Rows::picked));
+            if (drafts) find_top_k(logits, vocab, k);
             step_->stamp();
-            step_->build_trees(
-                *tables_, {top_tokens_.data(), top_log_p_.data(), drafts ? block_size_ - 1 : 0, k});
+            step_->build_trees(target(), {logits_->tokens(), logits_->log_probabilities(),
+                                          drafts ? block_size_ - 1 : 0, k});
             step_->stamp();
         }
-        pass_ = &*tables_;
+        be_about(target());
     }
 
     void accept(Buffer logits, std::uint32_t vocab) override {
         if (!graphs_->replays()) {
             step_->stamp();
-            step_->accept(*tables_, whole_rows(logits, vocab, count(Rows::picked)), vocab_, *kv_);
+            step_->accept(target(), picked_logits(logits, vocab), vocab_, *kv_);
         }
-        pass_ = &step_->context;
+        be_about(step_->context);
     }
 
     void finish_step() override {
         graphs_->end();
-        step_->read(*tables_);
+        step_->read(target());
         collectives_->finish();
         step_->collect();
     }
@@ -149,119 +142,125 @@ class CudaDevice final : public Device, public WholeSteps {
     const WholeStepTimes &times() const override { return step_->times(); }
 
     void embed(const Matrix &table, Buffer x) override {
-        if (graphs_->replays()) return;
-        const bool whole = group_->n_ranks() == 1;
-        float *const y = whole ? x.data : embedded_.data();
-        kimi::embed({rows().token, bf16s(table.data), y, nullptr, &rows().n_rows, n_rows(),
-                     table.cols, static_cast<std::int32_t>(rank_ * table.rows), table.rows},
-                    stream_);
-        if (whole) return;
-        check(
-            cudaMemsetAsync(x.data, 0, std::size_t{n_rows()} * table.cols * sizeof(float), stream_),
-            "clearing activations");
-        collectives_->add({y, x.data, nullptr, nullptr, 0, &rows().n_rows, n_rows(), table.cols});
+        each_slice([&] {
+            const bool whole = group_->n_ranks() == 1;
+            float *const to = at(x), *const y = whole ? to : embedded_.data();
+            kimi::embed({rows().token, bf16s(table.data), y, nullptr, &rows().n_rows, n_rows(),
+                         table.cols, static_cast<std::int32_t>(rank_ * table.rows), table.rows},
+                        stream_);
+            if (whole) return;
+            check(
+                cudaMemsetAsync(to, 0, std::size_t{n_rows()} * table.cols * sizeof(float), stream_),
+                "clearing activations");
+            collectives_->add({y, to, nullptr, nullptr, 0, &rows().n_rows, n_rows(), table.cols});
+        });
     }
 
     void rms_norm(Buffer x, const Vector &w, float eps, Rows of, Buffer y) override {
-        if (graphs_->replays()) return;
-        kimi::rms_norm(
-            {x.data, nullptr, nullptr, bf16s(w.data), narrow(y), count_at(of), count(of), w.n, eps},
-            stream_);
+        each_slice([&] {
+            kimi::rms_norm({at(x, of), nullptr, nullptr, bf16s(w.data), narrow(y, of), count_at(of),
+                            count(of), w.n, eps},
+                           stream_);
+        });
     }
 
     void add_norm(Buffer x, Buffer y, std::uint32_t width, const Vector &w, float eps,
                   Buffer a) override {
-        if (graphs_->replays()) return;
-        collectives_->add({y.data, x.data, bf16s(w.data), w.n > 0 ? narrow(a) : nullptr, eps,
-                           &rows().n_rows, n_rows(), width});
+        each_slice([&] {
+            collectives_->add({at(y), at(x), bf16s(w.data), w.n > 0 ? narrow(a) : nullptr, eps,
+                               &rows().n_rows, n_rows(), width});
+        });
     }
 
     void linear(std::span<const LinearJob> jobs, Rows of) override {
         for (const LinearJob &job : jobs) recorder().step().weight_bytes += job.weight->bytes();
-        if (graphs_->replays()) return;
         while (!jobs.empty()) {
             std::size_t n = 1;
             while (n < jobs.size() && n < kSkinnyGemmMaxJobs && jobs[n].in.data == jobs[0].in.data)
                 ++n;
-            linear_of_one_input(jobs.first(n), of);
+            each_slice([&] { linear_of_one_input(jobs.first(n), of); });
             jobs = jobs.subspan(n);
         }
     }
 
     void swiglu(Buffer gate, Buffer up, std::uint32_t width) override {
-        if (graphs_->replays()) return;
-        kimi::swiglu({gate.data, up.data, narrow(gate), &rows().n_rows, n_rows(), width}, stream_);
+        each_slice([&] {
+            kimi::swiglu({at(gate), at(up), narrow(gate), &rows().n_rows, n_rows(), width},
+                         stream_);
+        });
     }
 
     void rope(std::span<const float> inv_freq, float amplitude, Buffer table) override {
-        if (graphs_->replays()) return;
-        kimi::rope_table({rows().position, inv_freq.data(), table.data, &rows().n_rows, n_rows(),
-                          static_cast<std::uint32_t>(inv_freq.size()), amplitude},
-                         stream_);
+        each_slice([&] {
+            kimi::rope_table({rows().position, inv_freq.data(), at(table), &rows().n_rows, n_rows(),
+                              static_cast<std::uint32_t>(inv_freq.size()), amplitude},
+                             stream_);
+        });
     }
 
     void mla_write(std::uint32_t layer, const MlaShape &, const MlaWeights &w, Buffer kv,
                    Buffer rope) override {
         // The kernel that rotates the queries also writes the latents: mla_attend calls it.
-        written_ = {layer, &w, kv.data, rope.data};
+        written_ = {layer, &w, kv, rope};
     }
 
     void mla_attend(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w, Buffer q,
                     Buffer, Buffer out) override {
         KIMI_CHECK(written_.layer == layer && written_.weights == &w);
         recorder().step().weight_bytes += w.kv_b.bytes();
-        recorder().step().kv_bytes += pass_->kv_tokens() * kv_->shape().token_bytes();
-        if (graphs_->replays()) return;
-        attention_->attend({*pass_, *kv_, *products_, shape, w, weights_.of(w), layer, written_.kv,
-                            written_.rope, narrow(q), narrow(out)});
+        recorder().step().kv_bytes += slices_->kv_tokens() * kv_->shape().token_bytes();
+        each_slice([&] {
+            attention_->attend({*slice_, *kv_, *products_, shape, w, weights_.of(w), layer,
+                                at(written_.kv), at(written_.rope), narrow(q), narrow(out)});
+        });
     }
 
     void experts(const RouterShape &shape, Buffer logits, const float *bias,
                  std::span<const Expert> experts, Buffer x, Buffer y) override {
         if (graphs_->replays()) return;
+        slice_ = &pass_[0];  // the kernels take all slices at once
+        const std::uint32_t n = pass_.size() == 1 ? n_rows() : slice_->place().n_pass_rows;
         products_->experts(shape, weights_.of(experts), logits.data, bias, narrow(x), y.data,
-                           &rows().n_rows, n_rows());
+                           &rows().n_pass_rows, n);
     }
 
     void draft_write(DraftLayerRef layer, const DraftNorms &norms, Buffer k, Buffer v,
                      Buffer rope) override {
-        if (graphs_->replays()) return;
-        attention_->draft_write(*pass_, *kv_, layer, norms, k.data, v.data, rope.data);
+        each_slice(
+            [&] { attention_->draft_write(*slice_, *kv_, layer, norms, at(k), at(v), at(rope)); });
     }
 
     void draft_attend(DraftLayerRef layer, const DraftNorms &norms, Buffer q, Buffer k, Buffer v,
                       Buffer rope, Buffer out) override {
-        if (graphs_->replays()) return;
-        attention_->draft_attend(*pass_, *kv_, layer, norms, q.data, k.data, v.data, rope.data,
-                                 narrow(out));
+        each_slice([&] {
+            attention_->draft_attend(*slice_, *kv_, layer, norms, at(q), at(k), at(v), at(rope),
+                                     narrow(out));
+        });
     }
 
     void top_k(Buffer logits, std::uint32_t vocab, std::uint32_t k, std::int32_t *tokens,
                double *log_probability) override {
-        const std::uint32_t n = pass_->n_picked();
-        find_top_k(logits, vocab, k, n);
-        const std::size_t found = std::size_t{n} * k;
-        copy_back(top_tokens_host_.data(), top_tokens_.data(), found * sizeof(std::int32_t));
-        copy_back(top_log_p_host_.data(), top_log_p_.data(), found * sizeof(double));
-        collectives_->finish();
-        std::copy_n(top_tokens_host_.data(), found, tokens);
-        std::copy_n(top_log_p_host_.data(), found, log_probability);
+        find_top_k(logits, vocab, k);
+        logits_->read_lists(n_picked(), k, tokens, log_probability);
     }
 
     void copy(Buffer src, std::uint32_t width, Buffer dst) override {
-        if (graphs_->replays()) return;
-        check(cudaMemcpy2DAsync(dst.data, dst.width * sizeof(float), src.data,
-                                src.width * sizeof(float), width * sizeof(float), n_rows(),
-                                cudaMemcpyDeviceToDevice, stream_),
-              "copying activations");
+        each_slice([&] {
+            check(cudaMemcpy2DAsync(at(dst), dst.width * sizeof(float), at(src),
+                                    src.width * sizeof(float), width * sizeof(float), n_rows(),
+                                    cudaMemcpyDeviceToDevice, stream_),
+                  "copying activations");
+        });
     }
 
     void gather(Buffer src, std::uint32_t width, Buffer dst) override {
-        if (graphs_->replays()) return;
         KIMI_CHECK(src.width == width && dst.width == width);
-        kimi::gather_rows({src.data, rows().picked, dst.data, narrow(dst), &rows().n_picked,
-                           count(Rows::picked), width},
-                          stream_);
+        each_slice([&] {  // what is picked lies anywhere in src
+            kimi::gather_rows(
+                {src.data, rows().picked, at(dst, Rows::picked), narrow(dst, Rows::picked),
+                 &rows().n_picked, count(Rows::picked), width},
+                stream_);
+        });
     }
 
     void move_slots(std::span<const std::uint32_t> pages, std::span<const std::uint32_t> from,
@@ -291,55 +290,63 @@ class CudaDevice final : public Device, public WholeSteps {
         use(), kv_->write_ring(ring, in);
     }
 
-    // All picked rows come at once, with the first of them.
     std::span<const float> read(Buffer buffer, std::uint32_t row, std::uint32_t width) override {
         use();
-        const std::size_t n = std::size_t{pass_->n_picked()} * width;
-        if (read_ != buffer.data) {
-            KIMI_CHECK(n <= read_host_.size());
-            copy_back(read_host_.data(), buffer.data, n * sizeof(float));
-            collectives_->finish();
-            read_ = buffer.data;
-        }
-        return {read_host_.data() + std::size_t{row} * width, width};
+        KIMI_CHECK(buffer.width == width);
+        return logits_->read(buffer, row, n_picked());
     }
 
   private:
     template <typename Plan>
+    void set_slices(const Plan &plan) {
+        for (const PassTables &slice : slices_->used()) collectives_->wait(slice.copied());
+        slices_->set(plan, stream_);
+    }
+    template <typename Plan>
     void begin_pass(const Plan &plan) {
         use();
-        collectives_->wait(tables_->copied());
-        tables_->set(plan, stream_);
-        tables_->make_for(graphs_->begin(tables_->shape()));
-        pass_ = &*tables_;
-        read_ = nullptr;
+        set_slices(plan);
+        pass_ = slices_->used();
+        slice_ = &target();
+        // A pass of several slices has no graph.
+        const PassShape shape = graphs_->begin(pass_.size() == 1 ? target().shape() : PassShape());
+        if (pass_.size() == 1) target().make_for(shape);
+        logits_->forget();
+    }
+    // The tables of the target's rows in a step.
+    PassTables &target() { return slices_->only(); }
+    // The pass that the operations are about from now on.
+    void be_about(PassTables &tables) {
+        pass_ = {&tables, 1};
+        slice_ = &tables;
+    }
+    // Makes the launches of an operation for each slice of the pass; a graph has them already.
+    template <typename Launches>
+    void each_slice(const Launches &launches) {
+        if (graphs_->replays()) return;
+        for (PassTables &slice : pass_) {
+            slice_ = &slice;
+            launches();
+        }
     }
     // The launches of a step's passes.
     void make_for(const PassShape &step) {
         const std::uint32_t n = step.sequences, rows = step.rows;
-        tables_->make_for({PassKind::target, rows, rows, n, rows, step.context});
+        target().make_for({PassKind::target, rows, rows, n, rows, step.context});
         step_->context.make_for({PassKind::context, rows, rows, n, rows, step.context});
         step_->blocks.make_for({PassKind::block, n * step.widest, n * (step.widest - 1), n,
                                 step.widest, step.context});
     }
-    // Rows with the logits of all ranks.
-    const float *whole_rows(Buffer logits, std::uint32_t vocab, std::uint32_t n) {
-        if (group_->n_ranks() == 1) return logits.data;
-        collectives_->gather(logits.data, vocab, n, whole_logits_.data());
-        return whole_logits_.data();
+    // Of the slice's picked rows, of all ranks.
+    const float *picked_logits(Buffer logits, std::uint32_t part) {
+        return logits_->whole(at(logits, Rows::picked), part, count(Rows::picked));
     }
-    void find_top_k(Buffer logits, std::uint32_t vocab, std::uint32_t k, std::uint32_t n) {
-        kimi::top_k({whole_rows(logits, vocab, n), count_at(Rows::picked), n, vocab_, k,
-                     top_tokens_.data(), top_log_p_.data(), part_keys_.data(), part_sums_.data()},
-                    stream_);
-    }
-    void reserve_logits(std::uint32_t vocab) {
-        const std::size_t parts = std::size_t{kMaxRows} * top_k_chunks(vocab);
-        part_keys_ = {parts * kTopKMax, "drafted tokens"};
-        part_sums_ = {parts * 2, "drafted tokens"};
-        read_host_ = {std::size_t{kMaxRows} * vocab / group_->n_ranks(), "logits"};
-        if (group_->n_ranks() > 1)
-            whole_logits_ = {std::size_t{kMaxRows} * vocab, "logits of all ranks"};
+    void find_top_k(Buffer logits, std::uint32_t part, std::uint32_t k) {
+        for (PassTables &slice : pass_) {
+            slice_ = &slice;
+            logits_->list(picked_logits(logits, part), count_at(Rows::picked), count(Rows::picked),
+                          k, slice.place().first_pick);
+        }
     }
 
     // Outputs that the ranks share go through split_.
@@ -348,16 +355,19 @@ class CudaDevice final : public Device, public WholeSteps {
         float *part = split_.data();
         for (std::size_t i = 0; i < jobs.size(); ++i) {
             own[i] = jobs[i];
+            own[i].in.data = at(jobs[i].in, of);
+            own[i].out.data = at(jobs[i].out, of);
             if (jobs[i].whole <= jobs[i].weight->rows) continue;
             own[i].out.data = part;
             part += std::size_t{kMaxRows} * jobs[i].weight->rows;
         }
         KIMI_CHECK(part <= split_.data() + split_.size());
         products_->linear({own, jobs.size()}, activations_, count_at(of), count(of));
-        for (std::size_t i = 0; i < jobs.size(); ++i)
-            if (own[i].out.data != jobs[i].out.data)
-                collectives_->gather(own[i].out.data, jobs[i].weight->rows, count(of),
-                                     jobs[i].out.data);
+        for (std::size_t i = 0; i < jobs.size(); ++i) {
+            float *const out = at(jobs[i].out, of);
+            if (own[i].out.data != out)
+                collectives_->gather(own[i].out.data, jobs[i].weight->rows, count(of), out);
+        }
     }
 
     void halt() noexcept {
@@ -389,25 +399,33 @@ class CudaDevice final : public Device, public WholeSteps {
                  limits.kv.rope_dim);
     }
 
-    const PassRows &rows() const { return *pass_->rows(); }
+    // Of the slice.
+    const PassRows &rows() const { return *slice_->rows(); }
+    float *at(Buffer buffer, Rows of = Rows::all) const {
+        const SlicePlace &place = slice_->place();
+        return buffer.row(of == Rows::all ? place.first_row : place.first_pick);
+    }
+    bf16 *narrow(Buffer buffer, Rows of = Rows::all) const {
+        return activations_.narrow(at(buffer, of));
+    }
     // What launches are made for.
-    std::uint32_t n_rows() const { return pass_->shape().rows; }
+    std::uint32_t n_rows() const { return slice_->shape().rows; }
     std::uint32_t count(Rows of) const {
-        return of == Rows::all ? pass_->shape().rows : pass_->shape().picked;
+        return of == Rows::all ? slice_->shape().rows : slice_->shape().picked;
     }
     const std::uint32_t *count_at(Rows of) const {
         return of == Rows::all ? &rows().n_rows : &rows().n_picked;
     }
-    bf16 *narrow(Buffer buffer) const { return activations_.narrow(buffer); }
-
-    void copy_back(void *to, const void *from, std::size_t bytes) {
-        check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "copying results");
+    std::uint32_t n_picked() const {  // of the pass
+        const PassTables &last = pass_.back();
+        return last.place().first_pick + last.n_picked();
     }
+
     // What mla_write leaves to mla_attend.
     struct Written {
         std::uint32_t layer = 0;
         const MlaWeights *weights = nullptr;
-        const float *kv = nullptr, *rope = nullptr;
+        Buffer kv, rope;
     };
 
     int gpu_, n_sms_ = 0;
@@ -416,26 +434,20 @@ class CudaDevice final : public Device, public WholeSteps {
     Stream stream_;
     CudaWeights weights_;
     Activations activations_;
-    std::optional<PassTables> tables_;
+    std::optional<PassSlices> slices_;
     std::optional<StepMemory> step_;
-    PassTables *pass_ = nullptr;  // whose rows the operations are about
+    std::span<PassTables> pass_;   // whose rows the operations are about
+    PassTables *slice_ = nullptr;  // of which those are that launches are made for
     std::uint32_t vocab_ = 0, block_size_ = 0;
     std::optional<CudaKv> kv_;
     std::optional<Products> products_;
     std::optional<Attention> attention_;
     std::optional<Collectives> collectives_;
     std::optional<Graphs> graphs_;
+    std::optional<Logits> logits_;
     Written written_;
     DeviceArray<float> embedded_;  // [rows, hidden] of this rank's part of the vocabulary
     DeviceArray<float> split_;     // [rows, outputs] of this rank's parts of products
-    DeviceArray<float> whole_logits_;
-    DeviceArray<std::int32_t> top_tokens_;
-    DeviceArray<double> top_log_p_, part_sums_;
-    DeviceArray<unsigned long long> part_keys_;
-    PinnedArray<std::int32_t> top_tokens_host_;
-    PinnedArray<double> top_log_p_host_;
-    PinnedArray<float> read_host_;
-    const float *read_ = nullptr;  // whose picked rows are in read_host_
 };
 
 }  // namespace

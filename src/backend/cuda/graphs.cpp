@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backend/cuda/pass_tables.h"
+
 namespace kimi::cuda {
 namespace {
 
@@ -23,6 +25,7 @@ bool Graphs::round_up(PassShape &shape) const {
     if (shape.kind == PassKind::block) {  // every block is as long
         shape.picked = shape.sequences * (shape.widest - 1);
         shape.rows = shape.sequences * shape.widest;
+        if (shape.rows > kMaxRows) return false;
     } else if (!cuda::round_up(buckets_.widths, shape.rows)) {
         return false;
     } else if (shape.kind != PassKind::step) {

@@ -30,17 +30,19 @@ StepTables PassTables::step() const {
             pages_stride_,        rows()->base,      rows()->word};
 }
 
-void PassTables::begin(PassKind kind, std::span<const std::uint32_t> position,
+void PassTables::begin(PassKind kind, const SlicePlace &place,
+                       std::span<const std::uint32_t> position,
                        std::span<const std::uint32_t> picked, std::size_t n_sequences) {
     KIMI_CHECK(position.size() <= kMaxRows && picked.size() <= kMaxRows && n_sequences <= kMaxRows);
     PassRows &rows = host();
     rows.n_rows = static_cast<std::uint32_t>(position.size());
     rows.n_picked = static_cast<std::uint32_t>(picked.size());
     rows.n_sequences = static_cast<std::uint32_t>(n_sequences);
+    rows.n_pass_rows = place.n_pass_rows;
     std::copy(position.begin(), position.end(), rows.position);
     std::copy(picked.begin(), picked.end(), rows.picked);
     shape_ = {kind, rows.n_rows, rows.n_picked, rows.n_sequences};
-    kv_tokens_ = 0;
+    place_ = place;
 }
 
 void PassTables::set_pages(std::uint32_t sequence, std::span<const std::uint32_t> pages) {
@@ -58,8 +60,8 @@ void PassTables::upload(cudaStream_t stream) {
     copied_.record(stream);
 }
 
-void PassTables::set(const StepPlan &plan, cudaStream_t stream) {
-    begin(PassKind::target, plan.position, plan.logit_row, plan.sequences.size());
+void PassTables::set(const StepPlan &plan, const SlicePlace &place, cudaStream_t stream) {
+    begin(PassKind::target, place, plan.position, plan.logit_row, plan.sequences.size());
     PassRows &rows = host();
     std::copy(plan.token.begin(), plan.token.end(), rows.token);
     std::copy(plan.base.begin(), plan.base.end(), rows.base);
@@ -71,7 +73,6 @@ void PassTables::set(const StepPlan &plan, cudaStream_t stream) {
                              run_length(sequence.pages)};
         set_pages(s, sequence.pages);
         shape_.widest = std::max(shape_.widest, sequence.n_rows);
-        kv_tokens_ += plan.slot[sequence.first_row + sequence.n_rows - 1] + 1;
         for (std::uint32_t r = sequence.first_row; r < sequence.first_row + sequence.n_rows; ++r) {
             rows.cell[r] = sequence.pages[plan.slot[r] / kPageTokens] * kPageTokens +
                            plan.slot[r] % kPageTokens;
@@ -83,9 +84,9 @@ void PassTables::set(const StepPlan &plan, cudaStream_t stream) {
     upload(stream);
 }
 
-void PassTables::set(const DraftPlan &plan, cudaStream_t stream) {
+void PassTables::set(const DraftPlan &plan, const SlicePlace &place, cudaStream_t stream) {
     const bool blocks = !plan.token.empty();
-    begin(blocks ? PassKind::block : PassKind::context, plan.position, plan.picked,
+    begin(blocks ? PassKind::block : PassKind::context, place, plan.position, plan.picked,
           plan.sequences.size());
     PassRows &rows = host();
     std::copy(plan.token.begin(), plan.token.end(), rows.token);

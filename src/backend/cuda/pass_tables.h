@@ -1,5 +1,5 @@
 // What changes from pass to pass, in device memory: kernels read it there, so that the same
-// launches serve every pass.
+// launches serve every pass. A pass of many rows has tables for each slice of it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace kimi::cuda {
 
-inline constexpr std::uint32_t kMaxRows = 64;  // of a pass: what the kernels take
+inline constexpr std::uint32_t kMaxRows = 64;  // of a slice: what the kernels take
 
 // One layout on the host and on the device. Behind it lie the pages, [sequences, pages_stride].
 struct PassRows {
@@ -26,7 +26,13 @@ struct PassRows {
     std::uint32_t cell[kMaxRows];       // page * 64 + place in the page
     std::uint32_t ring_cell[kMaxRows];  // ring * ring_slots + place in the ring
     std::uint32_t picked[kMaxRows];
-    std::uint32_t n_rows, n_picked, n_sequences, reserved;
+    std::uint32_t n_rows, n_picked, n_sequences;
+    std::uint32_t n_pass_rows;  // of the whole pass, in its first slice
+};
+
+// Where a slice lies in its pass.
+struct SlicePlace {
+    std::uint32_t first_row = 0, first_pick = 0, n_pass_rows = 0;
 };
 
 class PassTables {
@@ -34,8 +40,8 @@ class PassTables {
     PassTables(std::uint32_t max_context, const DraftShape &draft);
 
     // Fills the tables and enqueues their copy. copied() has been waited for: the copy before.
-    void set(const StepPlan &plan, cudaStream_t stream);
-    void set(const DraftPlan &plan, cudaStream_t stream);
+    void set(const StepPlan &slice, const SlicePlace &place, cudaStream_t stream);
+    void set(const DraftPlan &slice, const SlicePlace &place, cudaStream_t stream);
 
     const Event &copied() const { return copied_; }
 
@@ -52,19 +58,18 @@ class PassTables {
     const PassShape &shape() const { return shape_; }
     void make_for(const PassShape &larger) { shape_ = larger; }
     std::uint32_t n_picked() const { return host().n_picked; }
-    // Tokens of the context that the target's sequences read, together.
-    std::size_t kv_tokens() const { return kv_tokens_; }
+    const SlicePlace &place() const { return place_; }
 
   private:
     PassRows &host() const { return *reinterpret_cast<PassRows *>(host_.data()); }
-    void begin(PassKind kind, std::span<const std::uint32_t> position,
+    void begin(PassKind kind, const SlicePlace &place, std::span<const std::uint32_t> position,
                std::span<const std::uint32_t> picked, std::size_t n_sequences);
     void set_pages(std::uint32_t sequence, std::span<const std::uint32_t> pages);
     void upload(cudaStream_t stream);
 
     std::uint32_t pages_stride_, ring_slots_;
     PassShape shape_;
-    std::size_t kv_tokens_ = 0;
+    SlicePlace place_;
     PinnedArray<std::byte> host_;
     DeviceArray<std::byte> device_;
     Event copied_;

@@ -20,10 +20,11 @@ Products::Products(const DeviceLimits &limits, int n_sms, cudaStream_t stream)
       hidden_(limits.hidden),
       partial_(kBlocksPerSm * static_cast<unsigned>(n_sms) * kBlockOutputs, "partial products"),
       arrived_(kBlocksPerSm * static_cast<unsigned>(n_sms), "partial products") {
-    const std::size_t pairs = std::size_t{kMaxRows} * limits.top_k;
+    const std::size_t pairs = std::size_t{limits.rows} * limits.top_k;
     ids_ = {pairs, "routing"};
     pair_row_ = {pairs, "routing"};
-    counts_ = {2, "routing"};
+    n_tiles_ = {moe_slices(limits.rows), "routing"};
+    n_groups_ = {moe_slices(limits.rows), "routing"};
     weights_ = {pairs, "routing"};
     pair_weight_ = {pairs, "routing"};
     tiles_ = {pairs, "routing"};
@@ -35,7 +36,7 @@ Products::Products(const DeviceLimits &limits, int n_sms, cudaStream_t stream)
 void Products::linear(std::span<const LinearJob> jobs, const Activations &activations,
                       const std::uint32_t *n_rows, std::uint32_t max_rows) {
     SkinnyGemmParams p = {};
-    p.x = activations.narrow(jobs[0].in);
+    p.x = activations.narrow(jobs[0].in.data);
     p.n_rows = n_rows;
     p.max_rows = max_rows;
     p.inputs = jobs[0].weight->cols;
@@ -44,7 +45,7 @@ void Products::linear(std::span<const LinearJob> jobs, const Activations &activa
         to.weight = reinterpret_cast<const bf16 *>(job.weight->data);
         to.outputs = job.weight->rows;
         if (job.rounded)
-            to.y_bf16 = activations.narrow(job.out);
+            to.y_bf16 = activations.narrow(job.out.data);
         else
             to.y_f32 = job.out.data;
     }
@@ -84,8 +85,8 @@ void Products::run(SkinnyGemmParams &p) {
 void Products::experts(const RouterShape &shape, const ExpertWeights &w, const float *logits,
                        const float *bias, const bf16 *x, float *y, const std::uint32_t *n_rows,
                        std::uint32_t max_rows) {
-    const MoePlan plan{counts_.data(), counts_.data() + 1, tiles_.data(),
-                       groups_.data(), pair_row_.data(),   pair_weight_.data()};
+    const MoePlan plan{n_tiles_.data(), n_groups_.data(), tiles_.data(),
+                       groups_.data(),  pair_row_.data(), pair_weight_.data()};
     moe_route({logits, bias, n_rows, max_rows, shape.n_experts, shape.top_k, shape.normalize,
                shape.scale, ids_.data(), weights_.data(), plan, w.held.data()},
               stream_);

@@ -29,7 +29,7 @@ class Products {
     void linear(std::span<const LinearJob> jobs, const Activations &activations,
                 const std::uint32_t *n_rows, std::uint32_t max_rows);
     void heads(const HeadProducts &products, const std::uint32_t *n_rows, std::uint32_t max_rows);
-    // y += what the chosen ones of this rank's experts give
+    // y += what the chosen ones of this rank's experts give, for any number of rows
     void experts(const RouterShape &shape, const ExpertWeights &w, const float *logits,
                  const float *bias, const bf16 *x, float *y, const std::uint32_t *n_rows,
                  std::uint32_t max_rows);
@@ -44,7 +44,7 @@ class Products {
     DeviceArray<float> partial_;
     DeviceArray<std::uint32_t> arrived_;
     // Routing of a layer.
-    DeviceArray<std::uint32_t> ids_, pair_row_, counts_;
+    DeviceArray<std::uint32_t> ids_, pair_row_, n_tiles_, n_groups_;
     DeviceArray<float> weights_, pair_weight_;
     DeviceArray<MoeTile> tiles_;
     DeviceArray<MoeGroup> groups_;
