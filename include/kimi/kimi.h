@@ -642,6 +642,12 @@ KIMI_API kimi_status kimi_engine_stats(kimi_engine *engine, kimi_engine_statisti
  * sent_bytes, received_bytes and, where the deployment names link_gb_per_s, link_share: the larger
  * of the two over what the link carries in the time of the pass.
  *
+ * Of GPUs, where the driver's library libnvidia-ml.so.1 is found and tells, every device also has
+ * counters, read at the end of a pass and at most every 100 ms: "busy (%)", of the time in which
+ * kernels ran on the "gpu" and in which its "memory" was used, in a period of up to a second that
+ * the driver chooses; and "PCIe (bytes/s)", "sent" and "received" since the reading before, by all
+ * that uses the GPU.
+ *
  * A pass that failed, the engine's last, is not among them. Recording is always on; its cost is
  * far below a percent of a pass. Errors: KIMI_IO, KIMI_NOT_FOUND, KIMI_OUT_OF_MEMORY. Any thread;
  * waits for a running step. */
