@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "engine/sessions.h"
-#include "tests/cudart/nvml.h"
 #include "tests/cuda/tiny.h"
+#include "tests/cudart/nvml.h"
 #include "tools/heatmap/trace.h"
 
 using namespace kimi;

@@ -83,7 +83,7 @@ class CudaDevice final : public Device, public WholeSteps {
         top_log_p_host_ = {top_log_p_.size(), "drafted tokens"};
         check(cudaStreamSynchronize(stream_), "reserving memory");
     }
-    void connect() override { use(), collectives_->connect(); }
+    void connect() override { use(), collectives_->connect(), graphs_->expect_memory(); }
 
     void begin(const StepPlan &plan) override { begin_pass(plan); }
     void begin(const DraftPlan &plan) override { begin_pass(plan); }
