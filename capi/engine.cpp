@@ -36,7 +36,7 @@ kimi_status kimi_deployment_estimate(const char *deployment, kimi_estimate *out,
         result.memory_bytes = e.device.total;
         result.devices = e.devices;
         result.weights_bytes = e.device.weights + e.device.drafter;
-        result.workspace_bytes = e.device.workspace;
+        result.workspace_bytes = e.device.workspace + e.device.graphs;
         result.kv_bytes = e.kv_bytes;
         result.kv_token_bytes = e.device.token;
         result.capacity_tokens = e.device.capacity_tokens;

@@ -298,7 +298,7 @@ typedef struct kimi_estimate {
     uint64_t memory_bytes;
     uint64_t devices;
     uint64_t weights_bytes;   /* target and drafter; on a CPU the size of what is mapped */
-    uint64_t workspace_bytes; /* activations and partial results; estimated */
+    uint64_t workspace_bytes; /* activations and partial results, estimated; graphs.memory_mib */
     uint64_t kv_bytes;        /* the pool as the deployment wants it, the drafter's part included */
     uint64_t kv_token_bytes;  /* of these, for one token of context */
     /* Tokens of KV that fit beside weights and workspace, in whole pages, all sessions together; 0
@@ -641,6 +641,12 @@ KIMI_API kimi_status kimi_engine_stats(kimi_engine *engine, kimi_engine_statisti
  * is "collectives" on the thread "link", the time that the device waited for others, with
  * sent_bytes, received_bytes and, where the deployment names link_gb_per_s, link_share: the larger
  * of the two over what the link carries in the time of the pass.
+ *
+ * Of GPUs, where the driver's library libnvidia-ml.so.1 is found and tells, every device also has
+ * counters, read at the end of a pass and at most every 100 ms: "busy (%)", of the time in which
+ * kernels ran on the "gpu" and in which its "memory" was used, in a period of up to a second that
+ * the driver chooses; and "PCIe (bytes/s)", "sent" and "received" since the reading before, by all
+ * that uses the GPU.
  *
  * A pass that failed, the engine's last, is not among them. Recording is always on; its cost is
  * far below a percent of a pass. Errors: KIMI_IO, KIMI_NOT_FOUND, KIMI_OUT_OF_MEMORY. Any thread;

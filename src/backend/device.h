@@ -170,6 +170,7 @@ enum class Rows : std::uint8_t { all, picked };
 // largest run by themselves. Ascending; empty: none.
 struct GraphBuckets {
     std::vector<std::uint32_t> widths, sessions;
+    std::uint64_t memory_bytes = 0;  // of a device, that they take at most
 };
 
 // What the operations will be called with at most.

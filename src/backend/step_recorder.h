@@ -4,9 +4,19 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace kimi {
+
+// What the driver of a GPU tells; absent: it does not.
+struct GpuReading {
+    std::int64_t at = 0;  // ns of the steady clock
+    // % of the last time, up to a second, in which kernels ran, and in which memory was used.
+    std::optional<std::uint64_t> gpu_percent, memory_percent;
+    // Over PCIe since the reading before.
+    std::optional<std::uint64_t> sent_bytes_per_s, received_bytes_per_s;
+};
 
 // Times are in nanoseconds. Bytes are those that must move: in an operation each byte counts once,
 // however many rows use it.
@@ -19,6 +29,7 @@ struct StepRecord {
     std::uint32_t experts_hit = 0;                 // whose weights were read, over all layers
     std::uint64_t weight_bytes = 0, kv_bytes = 0;  // of matrices, and of the KV: read
     std::uint64_t sent_bytes = 0, received_bytes = 0;
+    std::optional<GpuReading> gpu;  // taken in the pass
 
     std::int64_t duration() const { return end - begin; }
     std::int64_t other() const { return duration() - attention - experts - collectives; }

@@ -16,6 +16,7 @@ constexpr std::size_t kMaxFile = 1U << 20;
 constexpr std::uint32_t kMaxThreads = 1024, kMaxChunk = 8192, kMaxContext = 1U << 24;
 constexpr std::uint32_t kMaxRanks = 64, kMaxReplicas = 4096;
 constexpr std::uint32_t kMaxWidth = 64;  // rows of a pass that decodes
+constexpr std::uint32_t kMaxGraphMib = 1U << 20;
 
 // A path of the file, seen from where the file is.
 std::string resolve(const std::string &file, const std::string &path) {
@@ -73,6 +74,7 @@ Deployment convert(const fbs::DeploymentT &in, const std::string &path) {
         if (!in.graphs->widths.empty()) out.graph_widths = in.graphs->widths;
         if (!in.graphs->sessions.empty()) out.graph_sessions = in.graphs->sessions;
         if (in.graphs->eager) out.graph_widths.clear();
+        out.graph_memory_mib = in.graphs->memory_mib;
     }
     out.cuda_library = in.cuda_library.empty() ? "" : resolve(path, in.cuda_library);
     return out;
@@ -113,6 +115,7 @@ class Check {
     void graphs(const fbs::GraphsT &g) const {
         ascending("graphs.widths", g.widths);
         ascending("graphs.sessions", g.sessions);
+        in_range("graphs.memory_mib", g.memory_mib, 1, kMaxGraphMib);
         const std::uint32_t needed = d_.speculation ? d_.speculation->max_nodes + 1 : kMaxWidth;
         if (!g.widths.empty() && g.widths.back() < needed)
             bad("graphs.widths", "ends at ", g.widths.back(), ", must reach ", needed,

@@ -40,6 +40,12 @@ struct Deployment {
     std::string cuda_library;  // empty: beside this library
     std::vector<std::uint32_t> graph_widths{1, 2, 4, 8, 12, 16, 24, 32, 48, 64};  // none: eager
     std::vector<std::uint32_t> graph_sessions{1, 2, 4};
+    std::uint32_t graph_memory_mib = 4096;
+
+    // Of a GPU, for graphs.
+    std::uint64_t graph_bytes() const {
+        return graph_widths.empty() ? 0 : std::uint64_t{graph_memory_mib} << 20;
+    }
 };
 
 // path names a JSON or binary deployment, or a checkpoint folder (then everything else has its

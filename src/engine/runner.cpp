@@ -166,7 +166,8 @@ void Runner::make_ranks(const Deployment &deployment, const ModelPlacement &plac
         limits.kv.n_shards = placement.placement.page_parts();
         limits.kv.shard = index % limits.kv.n_shards;
         if (!deployment.graph_widths.empty() && deployment.backend == Deployment::Backend::cuda)
-            limits.graphs = {deployment.graph_widths, deployment.graph_sessions};
+            limits.graphs = {deployment.graph_widths, deployment.graph_sessions,
+                             deployment.graph_bytes()};
         if (m.drafter_config) {
             rank.drafter = std::make_unique<Drafter>(
                 *rank.device, *m.drafter_config, rank.drafter_weights, *rank.target, limits.rows,

@@ -1,6 +1,7 @@
 #include "engine/trace.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 
 #include "base/error.h"
@@ -39,6 +40,12 @@ class Writer {
         part(kCompute, "experts", s.experts);
         part(kCompute, "other", s.other());
         part(kLink, "collectives", s.collectives, link_args(s));
+        if (s.gpu) write(*s.gpu);
+    }
+    void write(const GpuReading &r) {
+        counters("busy (%)", r.at, {{"gpu", r.gpu_percent}, {"memory", r.memory_percent}});
+        counters("PCIe (bytes/s)", r.at,
+                 {{"sent", r.sent_bytes_per_s}, {"received", r.received_bytes_per_s}});
     }
 
     std::string link_args(const StepRecord &s) const {
@@ -63,6 +70,17 @@ class Writer {
             cat("{\"ph\": \"X\", \"pid\": ", rank_, ", \"tid\": ", int{lane},
                 ", \"ts\": ", microseconds(begin - origin_), ", \"dur\": ", microseconds(duration),
                 ", \"name\": \"", name, "\", \"args\": {", args, "}}");
+    }
+    void counters(
+        std::string_view name, std::int64_t at,
+        std::initializer_list<std::pair<std::string_view, std::optional<std::uint64_t>>> values) {
+        std::string args;
+        for (const auto &[key, value] : values)
+            if (value) args += cat(args.empty() ? "" : ", ", '"', key, "\": ", *value);
+        if (args.empty()) return;
+        open();
+        out_ += cat("{\"ph\": \"C\", \"pid\": ", rank_, ", \"ts\": ", microseconds(at - origin_),
+                    ", \"name\": \"", name, "\", \"args\": {", args, "}}");
     }
     void open() {
         if (!out_.empty()) out_ += ",\n";

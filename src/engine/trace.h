@@ -3,7 +3,7 @@
 // Every rank is a process with two threads. On "compute" a step is an event named "prefill", or
 // "decode" where decode rows took part, with rows, bytes and experts as arguments; below it lie the
 // sums of its parts, "attention", "experts" and "other", one behind the other. What is left of the
-// step, "collectives", lies on the thread "link".
+// step, "collectives", lies on the thread "link". Readings of a GPU are counters of its rank.
 #pragma once
 
 #include <span>

@@ -124,12 +124,13 @@ DeviceMemory CostModel::memory(const WorkLimits &limits) const {
     out.drafter = static_cast<std::uint64_t>(held_[WeightPart::drafter]);
     out.weights = static_cast<std::uint64_t>(held_.sum()) - out.drafter;
     out.workspace = workspace_bytes(limits);
+    out.graphs = limits.graph_bytes;
     out.reserved = machine_.reserved_bytes;
     out.total = machine_.memory_bytes;
     out.token = static_cast<std::uint64_t>(t.n_layers * kv_token_bytes(kv_, t) * attended_share());
     if (dims_.drafter) out.token += dims_.drafter->n_full_layers * draft_token_bytes();
     if (!out.fits()) return out;
-    const std::uint64_t left = out.total - out.weights - out.drafter - out.workspace - out.reserved;
+    const std::uint64_t left = out.total - out.fixed();
     out.capacity_tokens = left / out.token / kPageTokens * kPageTokens;
     return out;
 }

@@ -40,17 +40,21 @@ struct WorkLimits {
     std::uint32_t chunk_rows = 256;  // of a prompt
     std::uint32_t tree_rows = 64;    // root and nodes
     std::uint32_t draft_sessions = 16;
+    std::uint64_t graph_bytes = 0;  // of a device, for CUDA graphs
 };
 
 // Bytes on one device.
 struct DeviceMemory {
     std::uint64_t weights = 0, drafter = 0;  // of the target, of the drafter
     std::uint64_t workspace = 0;             // activations, partial results, rings of the drafter
+    std::uint64_t graphs = 0;                // of CUDA
     std::uint64_t reserved = 0, total = 0;   // of the machine
     std::uint64_t token = 0;                 // KV of one token of context, twin pages included
     std::uint64_t capacity_tokens = 0;       // whole pages that fit, all sessions together
 
-    bool fits() const { return weights + drafter + workspace + reserved <= total; }
+    // All but the KV.
+    std::uint64_t fixed() const { return weights + drafter + workspace + graphs + reserved; }
+    bool fits() const { return fixed() <= total; }
 };
 
 struct StepCost {

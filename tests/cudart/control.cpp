@@ -55,6 +55,8 @@ Live live() {
     now.events = r.events.size();
     now.graphs = r.graphs.size();
     now.graph_execs = r.graph_execs.size();
+    for (const GraphExec *g : r.graph_execs)
+        now.graph_bytes += g->graph.nodes.size() * r.machine.graph_node_bytes;
     now.communicators = r.communicators.size();
     return now;
 }

@@ -20,6 +20,7 @@ struct Machine {
     std::function<bool(int device, int peer)> can_access = nullptr;
     // What an operation seems to take between events, in microseconds: an NCCL call, any other.
     double collective_us = 20, operation_us = 5;
+    std::size_t graph_node_bytes = 0;  // of device memory, for every node of an executable graph
     bool check_order = true;   // uses of the same bytes by two streams are ordered by something
     bool check_races = false;  // in shared memory
     // Real time without progress after which kernels that poll see time pass, and other waits are
@@ -47,7 +48,7 @@ std::vector<std::string> called();
 // What exists.
 struct Live {
     std::size_t allocations = 0, bytes = 0, host_allocations = 0, streams = 0, events = 0,
-                graphs = 0, graph_execs = 0, communicators = 0;
+                graphs = 0, graph_execs = 0, graph_bytes = 0, communicators = 0;
     bool operator==(const Live &) const = default;
 };
 Live live();

@@ -1,4 +1,5 @@
 // Devices, and access of one to the memory of another.
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -121,6 +122,15 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *prop, int device) {
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attr, int device) {
     return call(__func__, Needs::kNothing, [&](Runtime &r, Lock &) {
         return r.has(device) ? attribute(r.machine, attr, value) : cudaErrorInvalidDevice;
+    });
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *id, int n, int device) {
+    return call(__func__, Needs::kNothing, [&](Runtime &r, Lock &) {
+        if (!r.has(device)) return cudaErrorInvalidDevice;
+        const int length = std::snprintf(id, static_cast<std::size_t>(n), "0000:%02X:00.0",
+                                         properties(r.machine, device).pciBusID);
+        return length < n ? cudaSuccess : cudaErrorInvalidValue;
     });
 }
 

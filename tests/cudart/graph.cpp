@@ -56,8 +56,23 @@ void give_lanes(Runtime &r, GraphExec &exec) {
     while (exec.lanes.size() < exec.graph.n_lanes) exec.lanes.push_back(r.engine.new_lane());
 }
 
+// Of a device, for the nodes that run on it.
+std::size_t bytes_on(const Runtime &r, const Graph &graph, int device) {
+    const auto n = std::count_if(graph.nodes.begin(), graph.nodes.end(),
+                                 [&](const Node &node) { return node.device == device; });
+    return static_cast<std::size_t>(n) * r.machine.graph_node_bytes;
+}
+
+bool take_memory(Runtime &r, const Graph &graph) {
+    for (int d = 0; d < r.machine.n_devices; ++d)
+        if (bytes_on(r, graph, d) > r.machine.memory_bytes - r.device(d).used) return false;
+    for (int d = 0; d < r.machine.n_devices; ++d) r.device(d).used += bytes_on(r, graph, d);
+    return true;
+}
+
 cudaError_t instantiate(Runtime &r, cudaGraphExec_t *out, cudaGraph_t graph) {
     if (r.graphs.count(graph) == 0) return cudaErrorInvalidValue;
+    if (!take_memory(r, *graph)) return cudaErrorMemoryAllocation;
     auto exec = std::make_unique<GraphExec>();
     exec->graph = *graph;
     give_lanes(r, *exec);
@@ -197,6 +212,8 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
     return call(__func__, Needs::kNothing, [&](Runtime &r, Lock &) {
         if (r.graph_execs.erase(exec) == 0) return cudaErrorInvalidValue;
+        for (int d = 0; d < r.machine.n_devices; ++d)
+            r.device(d).used -= bytes_on(r, exec->graph, d);
         delete exec;
         return cudaSuccess;
     });

@@ -100,6 +100,36 @@ TEST_CASE("cuda: graphs run in the order of the stream, also when launched again
     place.free();
 }
 
+TEST_CASE("cuda: an executable graph takes memory of its device until it is destroyed") {
+    const Session session({.memory_bytes = 1'000'000, .graph_node_bytes = 400'000});
+    const auto free_bytes = [] {
+        std::size_t free = 0, total = 0;
+        ok(cudaMemGetInfo(&free, &total));
+        return free;
+    };
+    Place place;
+    const std::size_t before = free_bytes();
+    cudaGraph_t graph = capture(place.s, [&] {
+        add(place.p, place.p, 1, 64, place.s);
+        add(place.p, place.p, 10, 64, place.s);
+    });
+    CHECK(free_bytes() == before);
+    cudaGraphExec_t exec = nullptr, second = nullptr;
+    ok(cudaGraphInstantiate(&exec, graph, 0));
+    CHECK(free_bytes() == before - 800'000);
+    CHECK(live().graph_bytes == 800'000);
+    expect(cudaErrorMemoryAllocation, cudaGraphInstantiate(&second, graph, 0));
+    void *p = nullptr;
+    expect(cudaErrorMemoryAllocation, cudaMalloc(&p, 400'000));
+    ok(cudaGraphExecDestroy(exec));
+    CHECK(free_bytes() == before);
+    ok(cudaGraphInstantiate(&second, graph, 0));
+    ok(cudaGraphExecDestroy(second));
+    ok(cudaGraphDestroy(graph));
+    cudaGetLastError();
+    place.free();
+}
+
 TEST_CASE("cuda: a capture forks to another stream and joins it") {
     const Session session;
     Place place;

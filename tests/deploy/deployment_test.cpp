@@ -64,6 +64,9 @@ TEST_CASE("deployment: sizes of graphs") {
     CHECK(d.graph_sessions == std::vector<std::uint32_t>{1, 3});
     CHECK(graphs(R"("graphs": {})").graph_widths.back() == 64);
     CHECK(graphs(R"("graphs": {"eager": true})").graph_widths.empty());
+    CHECK(d.graph_memory_mib == 4096);
+    CHECK(graphs(R"("graphs": {"memory_mib": 3})").graph_bytes() == 3 << 20);
+    CHECK(graphs(R"("graphs": {"memory_mib": 3, "eager": true})").graph_bytes() == 0);
     CHECK(graphs(R"("speculation": {"max_nodes": 7}, "graphs": {"widths": [8]})").graph_widths ==
           std::vector<std::uint32_t>{8});
     const std::pair<const char *, const char *> wrong[] = {
@@ -72,6 +75,8 @@ TEST_CASE("deployment: sizes of graphs") {
         {R"("graphs": {"widths": [8, 8, 64]})", "field graphs.widths: is 8, must be from 9 to 64"},
         {R"("graphs": {"sessions": [65]})", "field graphs.sessions: is 65, must be from 1 to 64"},
         {R"("graphs": {"sessions": [-1]})", "field graphs.sessions: is -1, must be an integer"},
+        {R"("graphs": {"memory_mib": 0})",
+         "field graphs.memory_mib: is 0, must be from 1 to 1048576"},
         {R"("graphs": {"sessions": 4})", "field graphs.sessions: is 4, must be an array"},
     };
     for (const auto &[fields, text] : wrong) {

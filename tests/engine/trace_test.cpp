@@ -203,6 +203,28 @@ TEST_CASE("trace: the recorder keeps the last steps in order") {
     CHECK(recorder.step().kv_bytes == 0);
 }
 
+TEST_CASE("trace: readings of a GPU are counters of its rank, without what is not known") {
+    StepRecord step;
+    step.begin = 5'000'000, step.end = 7'000'000;
+    StepRecord read = step;
+    read.gpu = GpuReading{6'500'250, 93, 40, {}, 7'000'000'000};
+    const std::vector<std::vector<StepRecord>> ranks = {{step}, {read}};
+    const Json trace = parse_json(trace_json(ranks, 0), "trace");
+    std::vector<const Json *> counters;
+    for (const Json &e : trace.find("traceEvents")->items)
+        if (e.find("ph")->text == "C") counters.push_back(&e);
+    REQUIRE(counters.size() == 2);
+    const Json &busy = *counters[0], &pcie = *counters[1];
+    CHECK(busy.find("pid")->real == 1);
+    CHECK(busy.find("ts")->real == 1500.25);
+    CHECK(busy.find("name")->text == "busy (%)");
+    CHECK(busy.find("args")->find("gpu")->real == 93);
+    CHECK(busy.find("args")->find("memory")->real == 40);
+    CHECK(pcie.find("name")->text == "PCIe (bytes/s)");
+    CHECK(pcie.find("args")->find("received")->real == 7e9);
+    CHECK(pcie.find("args")->find("sent") == nullptr);
+}
+
 TEST_CASE("trace: the share of the link is the larger direction over what the link carries") {
     StepRecord step;
     step.begin = 5'000'000;

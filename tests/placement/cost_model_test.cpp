@@ -211,9 +211,12 @@ TEST_CASE("cost: whole experts read what their busiest rank reads") {
 }
 
 TEST_CASE("cost: tokens of context that fit") {
-    // The script keeps 8 GB for everything but weights and KV; here workspaces come on top.
-    const auto tokens = [](AttentionSplit attention, KvFormat kv) {
-        return double(cost_model(k26(), placement(8, attention), kv).memory({}).capacity_tokens);
+    // The script keeps 8 GB for everything but weights and KV, graphs included; here workspaces
+    // come on top.
+    const WorkLimits limits = {.graph_bytes = std::uint64_t{4} << 30};
+    const auto tokens = [&](AttentionSplit attention, KvFormat kv) {
+        return double(
+            cost_model(k26(), placement(8, attention), kv).memory(limits).capacity_tokens);
     };
     check_near(tokens(AttentionSplit::tensor, KvFormat::fp8_flat), 525e3);
     check_near(tokens(AttentionSplit::tensor, KvFormat::fp8), 525e3 * 576 / 656);

@@ -202,6 +202,24 @@ TEST_CASE("kimi-plan: a deployment, as JSON and as a table with the same numbers
     CHECK(contains(table, "Recommended: 8 ranks"));
 }
 
+TEST_CASE("kimi-plan: memory of graphs is kept free of KV") {
+    const TempDir &dir = k26_folder();
+    const auto memory = [&](const std::string &graphs) {
+        const std::string path =
+            dir.write("d.json", cat(R"({"checkpoint": ".", "ranks": 8, "graphs": )", graphs, "}"));
+        return plan_json({path.c_str(), "--context", "4096"})["deployment"]["memory"];
+    };
+    const auto few = memory(R"({"memory_mib": 100})"), many = memory(R"({"memory_mib": 1100})");
+    const auto none = memory(R"({"eager": true, "memory_mib": 100})");
+    CHECK(none["graphs_bytes"] == 0);
+    CHECK(few["graphs_bytes"] == 100 << 20);
+    CHECK(memory("{}")["graphs_bytes"] == std::uint64_t{4096} << 20);
+    const double fewer =
+        few["capacity_tokens"].get<double>() - many["capacity_tokens"].get<double>();
+    CHECK(std::fabs(fewer * few["kv_bytes_per_token"].get<double>() - (1000 << 20)) <=
+          64 * few["kv_bytes_per_token"].get<double>());
+}
+
 TEST_CASE("kimi-plan: drafters, recorded routing and other machines") {
     const TempDir &dir = k26_folder();
     nlohmann::json counts;

@@ -107,7 +107,8 @@ PlanRequest make_request(const Options &o, const Deployment &deployment) {
     r.capacity_tokens = deployment.kv_capacity_tokens > 0 ? deployment.kv_capacity_tokens : limit;
     r.tree_rows = o.rows;
     r.overlap = o.overlap;
-    r.limits = {deployment.prefill_chunk, deployment.max_nodes + 1, deployment.draft_sessions};
+    r.limits = {deployment.prefill_chunk, deployment.max_nodes + 1, deployment.draft_sessions,
+                deployment.graph_bytes()};
     return r;
 }
 

@@ -26,6 +26,7 @@ Report memory_report(const CostModel &model, const DeviceMemory &m) {
     return {{"weights_bytes", m.weights},
             {"drafter_bytes", m.drafter},
             {"workspace_bytes", m.workspace},
+            {"graphs_bytes", m.graphs},
             {"reserved_bytes", m.reserved},
             {"total_bytes", m.total},
             {"kv_bytes_per_token", m.token},

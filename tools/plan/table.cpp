@@ -30,9 +30,12 @@ double gb(const Report &bytes) {
 
 void memory(Table &t, const Report &plan) {
     const Report &m = plan["memory"];
-    t.line("  GB per device: weights %.2f, drafter %.2f, workspace %.2f, reserved %.2f of %.2f%s",
-           gb(m["weights_bytes"]), gb(m["drafter_bytes"]), gb(m["workspace_bytes"]),
-           gb(m["reserved_bytes"]), gb(m["total_bytes"]), m["fits"] ? "" : ": DOES NOT FIT");
+    t.line(
+        "  GB per device: weights %.2f, drafter %.2f, workspace %.2f, graphs %.2f, reserved %.2f "
+        "of %.2f%s",
+        gb(m["weights_bytes"]), gb(m["drafter_bytes"]), gb(m["workspace_bytes"]),
+        gb(m["graphs_bytes"]), gb(m["reserved_bytes"]), gb(m["total_bytes"]),
+        m["fits"] ? "" : ": DOES NOT FIT");
     t.line("  KV: %s, %llu bytes per token and device, %llu tokens fit",
            plan["kv"].get<std::string>().c_str(), m["kv_bytes_per_token"].get<unsigned long long>(),
            m["capacity_tokens"].get<unsigned long long>());

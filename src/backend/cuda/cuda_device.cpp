@@ -7,6 +7,7 @@
 #include "backend/cuda/attention.h"
 #include "backend/cuda/kv.h"
 #include "backend/cuda/logits.h"
+#include "backend/cuda/nvml.h"
 #include "backend/cuda/pass_slices.h"
 #include "backend/cuda/products.h"
 #include "backend/cuda/step_memory.h"
@@ -33,6 +34,7 @@ class CudaDevice final : public Device, public WholeSteps {
           group_(std::move(group)),
           rank_(rank),
           stream_(on_gpu<Stream>()),
+          nvml_(gpu_),
           weights_(stream_) {
         check(cudaDeviceGetAttribute(&n_sms_, cudaDevAttrMultiProcessorCount, gpu_),
               "asking for multiprocessors");
@@ -75,12 +77,13 @@ class CudaDevice final : public Device, public WholeSteps {
         logits_.emplace(limits, *collectives_, stream_);
         check(cudaStreamSynchronize(stream_), "reserving memory");
     }
-    void connect() override { use(), collectives_->connect(); }
+    void connect() override { use(), collectives_->connect(), graphs_->expect_memory(); }
 
     void begin(const StepPlan &plan) override { begin_pass(plan); }
     void begin(const DraftPlan &plan) override { begin_pass(plan); }
     void end() override {
         graphs_->end();
+        read_nvml();
         // Each rank sees whether its own GPU fails: the others may wait for it.
         if (group_->n_ranks() > 1) collectives_->finish();
     }
@@ -133,6 +136,7 @@ class CudaDevice final : public Device, public WholeSteps {
     void finish_step() override {
         graphs_->end();
         step_->read(target());
+        read_nvml();
         collectives_->finish();
         step_->collect();
     }
@@ -329,6 +333,11 @@ class CudaDevice final : public Device, public WholeSteps {
             launches();
         }
     }
+    // The GPU computes the pass meanwhile.
+    void read_nvml() {
+        std::optional<GpuReading> &reading = recorder().step().gpu;
+        if (!reading) reading = nvml_.read();
+    }
     // The launches of a step's passes.
     void make_for(const PassShape &step) {
         const std::uint32_t n = step.sequences, rows = step.rows;
@@ -432,6 +441,7 @@ class CudaDevice final : public Device, public WholeSteps {
     std::shared_ptr<Group> group_;
     std::uint32_t rank_;
     Stream stream_;
+    Nvml nvml_;
     CudaWeights weights_;
     Activations activations_;
     std::optional<PassSlices> slices_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/memory.h"
 #include "backend/cuda/pass_tables.h"
 
 namespace kimi::cuda {
@@ -15,7 +16,20 @@ bool round_up(const std::vector<std::uint32_t> &sizes, std::uint32_t &n) {
     return true;
 }
 
+std::size_t free_memory() {
+    std::size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "asking for free memory");
+    return free;
+}
+
+constexpr const char *kGraphs = "graphs (field graphs.memory_mib)";
+
 }  // namespace
+
+void Graphs::expect_memory() const {
+    if (buckets_.widths.empty() || free_memory() >= buckets_.memory_bytes) return;
+    fail_of_memory(buckets_.memory_bytes, kGraphs);
+}
 
 // Passes that decode want the logits of all rows; others run by themselves.
 bool Graphs::round_up(PassShape &shape) const {
@@ -61,8 +75,30 @@ Graphs::Executable Graphs::end_capture() const {
     check(cudaStreamEndCapture(stream_, &captured), "capturing a graph");
     const std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph> graph(captured);
     cudaGraphExec_t executable = nullptr;
-    check(cudaGraphInstantiate(&executable, captured, 0), "making a graph");
+    const cudaError_t status = cudaGraphInstantiate(&executable, captured, 0);
+    if (status == cudaErrorMemoryAllocation)
+        fail_of_memory(buckets_.memory_bytes - taken_, kGraphs);
+    check(status, "making a graph");
     return Executable(executable);
+}
+
+// It has its memory then, not only when it first runs.
+void Graphs::upload(const Executable &graph) const {
+    const cudaError_t status = cudaGraphUpload(graph.get(), stream_);
+    if (status == cudaErrorMemoryAllocation)
+        fail_of_memory(buckets_.memory_bytes - taken_, kGraphs);
+    check(status, "uploading a graph");
+}
+
+void Graphs::count_memory(std::size_t bytes) {
+    taken_ += bytes;
+    if (taken_ <= buckets_.memory_bytes) return;
+    int device = 0;
+    check(cudaGetDevice(&device), "asking for the device");
+    fail(KIMI_DEVICE_OUT_OF_MEMORY, "GPU ", device, ": field graphs.memory_mib: is ",
+         buckets_.memory_bytes >> 20, ", but ", graphs_.size() + 1, " graphs take ", taken_,
+         " bytes, ", bytes, " of them that of ", shape_.rows, " rows x ", shape_.sequences,
+         " sessions");
 }
 
 void Graphs::abandon() noexcept {
@@ -76,7 +112,13 @@ void Graphs::abandon() noexcept {
 
 void Graphs::end() {
     if (mode_ == Mode::eager) return;
-    if (mode_ == Mode::capture) graphs_.emplace(shape_, end_capture());
+    if (mode_ == Mode::capture) {
+        const std::size_t before = free_memory();
+        Executable graph = end_capture();
+        upload(graph);
+        count_memory(before - std::min(before, free_memory()));
+        graphs_.emplace(shape_, std::move(graph));
+    }
     mode_ = Mode::eager;
     check(cudaGraphLaunch(graphs_.at(shape_).get(), stream_), "running a graph");
 }

@@ -33,6 +33,9 @@ class Graphs {
     // Ends a capture that a failure left open: until then nothing of the thread can be freed.
     void abandon() noexcept;
 
+    // Throws KIMI_DEVICE_OUT_OF_MEMORY unless what they may take is free.
+    void expect_memory() const;
+
     // Begins a pass that is this large and returns what its launches are to be made for: a bucket's
     // shape, or its own where there is none.
     PassShape begin(const PassShape &shape);
@@ -41,7 +44,8 @@ class Graphs {
     PassShape largest_step(std::uint32_t n_sequences) const;
     // Whether the graph of this pass exists: its launches need not be made.
     bool replays() const { return mode_ == Mode::replay; }
-    // All operations have been called: runs the graph, if there is one.
+    // All operations have been called: runs the graph, if there is one. Throws
+    // KIMI_DEVICE_OUT_OF_MEMORY where a new one takes too much.
     void end();
 
     std::size_t size() const { return graphs_.size(); }
@@ -55,12 +59,15 @@ class Graphs {
 
     bool round_up(PassShape &shape) const;
     Executable end_capture() const;
+    void upload(const Executable &graph) const;
+    void count_memory(std::size_t bytes);
 
     GraphBuckets buckets_;
     std::uint32_t max_context_;
     cudaStream_t stream_;
     Mode mode_ = Mode::eager;
     PassShape shape_;
+    std::size_t taken_ = 0;  // bytes of the device, by all graphs
     std::map<PassShape, Executable> graphs_;
 };
 

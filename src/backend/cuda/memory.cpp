@@ -4,19 +4,21 @@
 
 namespace kimi::cuda {
 
+void fail_of_memory(std::size_t bytes, const char *what) {
+    cudaGetLastError();
+    std::size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "asking for free memory");
+    int device = 0;
+    check(cudaGetDevice(&device), "asking for the device");
+    fail(KIMI_DEVICE_OUT_OF_MEMORY, "GPU ", device, ": ", what, " need ", bytes, " bytes, ", free,
+         " of ", total, " are free");
+}
+
 void *allocate(std::size_t bytes, const char *what) {
     bytes = std::max<std::size_t>(bytes, 1);
     void *p = nullptr;
     const cudaError_t status = cudaMalloc(&p, bytes);
-    if (status == cudaErrorMemoryAllocation) {
-        cudaGetLastError();
-        std::size_t free = 0, total = 0;
-        check(cudaMemGetInfo(&free, &total), "asking for free memory");
-        int device = 0;
-        check(cudaGetDevice(&device), "asking for the device");
-        fail(KIMI_DEVICE_OUT_OF_MEMORY, "GPU ", device, ": ", what, " need ", bytes, " bytes, ",
-             free, " of ", total, " are free");
-    }
+    if (status == cudaErrorMemoryAllocation) fail_of_memory(bytes, what);
     check(status, what);
     return p;
 }

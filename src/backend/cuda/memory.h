@@ -8,6 +8,8 @@
 
 namespace kimi::cuda {
 
+// Throws KIMI_DEVICE_OUT_OF_MEMORY with what the current device was asked for and what is free.
+[[noreturn]] void fail_of_memory(std::size_t bytes, const char *what);
 // Of the current device. Throws KIMI_DEVICE_OUT_OF_MEMORY with what was asked and what was
 // free.
 void *allocate(std::size_t bytes, const char *what);
