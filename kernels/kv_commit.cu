@@ -11,12 +11,6 @@ using namespace simt;
 
 constexpr std::uint32_t kThreads = 128;
 
-__device__ __forceinline__ std::int64_t place_of(const KvPlanes &planes, std::uint32_t plane,
-                                                 std::uint32_t page, std::uint32_t token) {
-    return std::int64_t{page} * planes.page_bytes + planes.plane[plane].offset +
-           token * planes.plane[plane].token_bytes;
-}
-
 __global__ void __launch_bounds__(kThreads) kv_commit_kernel(KvCommitParams p) {
     grid_dependency_wait();
     const std::uint32_t move = blockIdx.y;
@@ -26,14 +20,22 @@ __global__ void __launch_bounds__(kThreads) kv_commit_kernel(KvCommitParams p) {
     const std::uint32_t columns = whole.token_bytes() / 16;
     const std::uint32_t at = blockIdx.x * kThreads + threadIdx.x, layer = at / columns;
     if (layer >= p.n_layers || !p.shard.holds(cell)) return;
-    std::uint32_t column = at % columns * 16, plane = 0;
-    while (column >= whole.plane[plane].token_bytes) column -= whole.plane[plane++].token_bytes;
-    const Global<const std::uint8_t> from = p.fresh + (std::int64_t{layer} * whole.page_bytes +
-                                                       place_of(whole, plane, 0, row) + column);
-    const Global<std::uint8_t> to =
-        p.pages + (std::int64_t{layer} * p.layer_bytes +
-                   place_of(part, plane, cell / kMlaPageTokens, cell % p.shard.tokens()) + column);
-    store(to, load<uint4>(from));
+    std::uint32_t column = at % columns * 16;
+    KvPlane from = whole.plane[0], to = part.plane[0];
+#pragma unroll
+    for (std::uint32_t i = 1; i < kMaxKvPlanes; ++i) {
+        if (column >= from.token_bytes) {
+            column -= from.token_bytes;
+            from = whole.plane[i];
+            to = part.plane[i];
+        }
+    }
+    const uint4 bytes = load<uint4>(p.fresh + (std::int64_t{layer} * whole.page_bytes +
+                                               from.offset + row * from.token_bytes + column));
+    store(p.pages + (std::int64_t{layer} * p.layer_bytes +
+                     std::int64_t{cell / kMlaPageTokens} * part.page_bytes + to.offset +
+                     cell % p.shard.tokens() * to.token_bytes + column),
+          bytes);
 }
 
 }  // namespace
