@@ -19,6 +19,12 @@ using namespace simt;
 
 constexpr int kWarps = 4, kThreads = 32 * kWarps, kChunk = 128;
 
+// Which of the merged queries it becomes.
+__device__ __forceinline__ std::int64_t place_of(const AttentionMergeParams &p, int row, int head) {
+    const int heads = p.group_heads > 0 ? p.group_heads : p.n_heads;
+    return (std::int64_t{head / heads} * p.row_capacity + row) * heads + head % heads;
+}
+
 __global__ void __launch_bounds__(kThreads) attention_merge_kernel(AttentionMergeParams p) {
     KIMI_SHARED(float, tops, kWarps);
     KIMI_SHARED(float, totals, kWarps);
@@ -74,13 +80,14 @@ __global__ void __launch_bounds__(kThreads) attention_merge_kernel(AttentionMerg
     }
     total = 0;
     for (int w = 0; w < kWarps; ++w) total += totals[w];
+    const std::int64_t place = place_of(p, row, query % p.n_heads);
     if (p.lse && chunk == 0 && lane == 0) {
-        p.lse[query] = total == 0 ? -INFINITY : top + log2_approx(total);
+        p.lse[place] = total == 0 ? -INFINITY : top + log2_approx(total);
     }
     if (!inside) return;
     const float inverse = total == 0 ? 0.0F : 1.0F / total;
     sum = {sum.x * inverse, sum.y * inverse, sum.z * inverse, sum.w * inverse};
-    const std::int64_t to = std::int64_t{query} * p.dim + column;
+    const std::int64_t to = place * p.dim + column;
     if (p.out) store(p.out + to, uint2{pack_bf16(sum.x, sum.y), pack_bf16(sum.z, sum.w)});
     if (p.out_fp32) store(p.out_fp32 + to, sum);
 }

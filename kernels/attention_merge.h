@@ -21,6 +21,9 @@ struct AttentionMergeParams {
     simt::Global<bf16> out;        // [rows, heads, dim], aligned to 8 bytes
     simt::Global<float> out_fp32;  // the same, aligned to 16 bytes
     simt::Global<float> lse;       // [rows, heads], base 2
+    // Heads of one rank: instead, all are [heads / group_heads, row_capacity, group_heads, dim], a
+    // piece for each rank. 0: as above.
+    int group_heads = 0;
 };
 
 void attention_merge(const AttentionMergeParams &params, simt::Stream stream);

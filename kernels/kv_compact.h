@@ -24,12 +24,14 @@ struct KvPlanes {
         return plane[0].token_bytes + plane[1].token_bytes + plane[2].token_bytes;
     }
 };
-constexpr KvPlanes mla_planes(bool fp8) {
-    if (!fp8) return {{{0, MlaBf16Page::kTokenBytes}}, MlaBf16Page::kBytes};
-    return {{{0, MlaFp8Page::kLatentBytes},
-             {MlaFp8Page::kScales, MlaFp8Page::kScaleBytes},
-             {MlaFp8Page::kRope, MlaFp8Page::kRopeBytes}},
-            MlaFp8Page::kBytes};
+// Of pages with so many tokens.
+KIMI_HOST_DEVICE constexpr KvPlanes mla_planes(bool fp8, std::uint32_t tokens = kMlaPageTokens) {
+    using Page = MlaFp8Page;
+    if (!fp8) return {{{0, MlaBf16Page::kTokenBytes}}, tokens * MlaBf16Page::kTokenBytes};
+    return {{{0, Page::kLatentBytes},
+             {tokens * Page::kLatentBytes, Page::kScaleBytes},
+             {tokens * (Page::kLatentBytes + Page::kScaleBytes), Page::kRopeBytes}},
+            tokens * Page::kTokenBytes};
 }
 
 struct KvCompactParams {

@@ -20,6 +20,42 @@ __device__ __forceinline__ float2 rotated(const MlaPrepareParams &p, std::uint32
     return {v.x * cos - v.y * sin, v.y * cos + v.x * sin};
 }
 
+// What a thread has of a token: latents 4 i to 4 i + 3, and in the first threads a rotated pair.
+struct Values {
+    float4 latent;
+    float2 rope;
+    float scale;  // fp8: of the warp's latents
+};
+
+// As token `offset` of a page of so many.
+__device__ __forceinline__ void store_token(Global<std::uint8_t> page, std::uint32_t tokens,
+                                            std::uint32_t offset, bool fp8, const Values &v) {
+    using Page = MlaFp8Page;
+    const int i = static_cast<int>(threadIdx.x);
+    Global<std::uint8_t> rope;
+    if (fp8) {
+        const Global<std::uint8_t> scales = page + tokens * Page::kLatentBytes;
+        rope = scales + (tokens * Page::kScaleBytes + offset * Page::kRopeBytes);
+        const std::uint32_t low = pack_e4m3(v.latent.x / v.scale, v.latent.y / v.scale),
+                            high = pack_e4m3(v.latent.z / v.scale, v.latent.w / v.scale);
+        store(page + (offset * Page::kLatentBytes + 4 * i), low | high << 16);
+        if (i % 32 == 0) store(scales + (offset * Page::kScaleBytes + i / 32 * 4), v.scale);
+    } else {
+        const Global<std::uint8_t> latent = page + offset * MlaBf16Page::kTokenBytes;
+        rope = latent + 2 * kMlaLatent;
+        store(latent + 8 * i,
+              uint2{pack_bf16(v.latent.x, v.latent.y), pack_bf16(v.latent.z, v.latent.w)});
+    }
+    if (i < kPairs) store(rope + 4 * i, pack_bf16(v.rope.x, v.rope.y));
+}
+
+__device__ __forceinline__ float scale_of(float4 v) {
+    const auto larger = [](float x, float y) { return fmaxf(x, y); };
+    const float largest =
+        warp_reduce(fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w))), larger);
+    return largest > 0 ? largest / 448.0F : 1.0F;
+}
+
 __device__ __forceinline__ void write_kv(const MlaPrepareParams &p, std::uint32_t row) {
     KIMI_SHARED(float, scratch, 32);
     const int i = static_cast<int>(threadIdx.x);
@@ -33,34 +69,17 @@ __device__ __forceinline__ void write_kv(const MlaPrepareParams &p, std::uint32_
     const float2 a = unpack_bf16(pairs.x), b = unpack_bf16(pairs.y);
     v = {v.x * factor * a.x, v.y * factor * a.y, v.z * factor * b.x, v.w * factor * b.y};
 
-    const std::uint32_t cell = p.cell[row];
-    const std::int64_t page = cell / kMlaPageTokens;
-    const int offset = static_cast<int>(cell % kMlaPageTokens);
-    Global<std::uint8_t> latent, rope;
-    if (p.fp8) {
-        const Global<std::uint8_t> at = p.pages + page * MlaFp8Page::kBytes;
-        latent = at + offset * MlaFp8Page::kLatentBytes;
-        rope = at + (MlaFp8Page::kRope + offset * MlaFp8Page::kRopeBytes);
-        const auto larger = [](float x, float y) { return fmaxf(x, y); };
-        const float largest = warp_reduce(
-            fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w))), larger);
-        const float scale = largest > 0 ? largest / 448.0F : 1.0F;
-        const std::uint32_t low = pack_e4m3(v.x / scale, v.y / scale),
-                            high = pack_e4m3(v.z / scale, v.w / scale);
-        store(latent + 4 * i, low | high << 16);
-        if (i % 32 == 0) {
-            store(at + (MlaFp8Page::kScales + offset * MlaFp8Page::kScaleBytes + i / 32 * 4),
-                  scale);
-        }
-    } else {
-        latent = p.pages + (page * MlaBf16Page::kBytes + offset * MlaBf16Page::kTokenBytes);
-        rope = latent + 2 * kMlaLatent;
-        store(latent + 8 * i, uint2{pack_bf16(v.x, v.y), pack_bf16(v.z, v.w)});
+    Values values = {v, {}, p.fp8 ? scale_of(v) : 1.0F};
+    if (i < kPairs)
+        values.rope = rotated(p, row, i, load_readonly<float2>(kv + (kMlaLatent + 2 * i)));
+    const std::uint32_t cell = p.cell[row], tokens = p.shard.tokens();
+    const std::int64_t page_bytes =
+        std::int64_t{tokens} * (p.fp8 ? MlaFp8Page::kTokenBytes : MlaBf16Page::kTokenBytes);
+    if (p.shard.holds(cell)) {
+        store_token(p.pages + cell / kMlaPageTokens * page_bytes, tokens, cell % tokens, p.fp8,
+                    values);
     }
-    if (i < kPairs) {
-        const float2 r = rotated(p, row, i, load_readonly<float2>(kv + (kMlaLatent + 2 * i)));
-        store(rope + 4 * i, pack_bf16(r.x, r.y));
-    }
+    if (p.fresh) store_token(p.fresh, kMlaPageTokens, row, p.fp8, values);
 }
 
 __global__ void __launch_bounds__(kThreads) mla_prepare_kernel(MlaPrepareParams p) {

@@ -27,6 +27,10 @@ struct MlaPrepareParams {
     std::uint32_t max_rows, n_heads, nope;
     bool fp8;
     float eps;
+    // Where the KV is in shards, `pages` gets what the rank holds, and the pass's own whole page of
+    // this layer gets all: row r as token r. Otherwise null.
+    KvShard shard = {};
+    simt::Global<std::uint8_t> fresh = {};  // aligned to 16 bytes
 };
 
 void mla_prepare(const MlaPrepareParams &params, simt::Stream stream);

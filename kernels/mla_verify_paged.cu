@@ -256,7 +256,7 @@ __device__ __forceinline__ void write_out(const MlaVerifyParams &p, Work w,
 }
 
 // One split or tail, for up to 8 * NT queries.
-template <bool Fp8, int NT>
+template <bool Fp8, bool Sharded, int NT>
 __device__ __forceinline__ void attend(const MlaVerifyParams &p, Work w) {
     using L = Layout<Fp8>;
     const Shared<std::uint8_t> stages = dynamic_shared<std::uint8_t>(0, kStages * L::kStageBytes);
@@ -264,8 +264,8 @@ __device__ __forceinline__ void attend(const MlaVerifyParams &p, Work w) {
     const Shared<std::uint64_t> full = dynamic_shared<std::uint64_t>(L::kFull, kStages);
     const auto fetch = [&](int i) {
         if (threadIdx.x < 32 && i * kTile < w[kTokens]) {
-            load_tile<Fp8>(p, w, slots, i, stages + i % kStages * L::kStageBytes,
-                           full + i % kStages);
+            load_tile<Fp8, Sharded>(p, w, slots, i, stages + i % kStages * L::kStageBytes,
+                                    full + i % kStages);
         }
     };
     for (int i = 0; i < kStages; ++i) fetch(i);
@@ -274,7 +274,7 @@ __device__ __forceinline__ void attend(const MlaVerifyParams &p, Work w) {
     if (threadIdx.x < kMaxQueries) {
         const Softmax<Fp8> state;
         const int query = static_cast<int>(threadIdx.x);
-        state.limits[query] = limit_of(p, w, query);
+        state.limits[query] = limit_of<Sharded>(p, w, query);
         state.tops[query] = -INFINITY;
         state.sums[query] = 0;
     }
@@ -309,7 +309,7 @@ __device__ __forceinline__ void attend(const MlaVerifyParams &p, Work w) {
     write_out<Fp8, NT>(p, w, out);
 }
 
-template <bool Fp8>
+template <bool Fp8, bool Sharded>
 __global__ void __launch_bounds__(kThreads, 1) mla_verify_kernel(MlaVerifyParams p) {
     grid_dependency_wait();
     if (blockIdx.y >= p.step.n_sequences[0]) return;
@@ -317,8 +317,8 @@ __global__ void __launch_bounds__(kThreads, 1) mla_verify_kernel(MlaVerifyParams
     const Work w = dynamic_shared<int>(Layout<Fp8>::kWork, kFields);
     const int block = static_cast<int>(blockIdx.x),
               tail = block - p.grid.groups * p.grid.split_blocks();
-    const bool any =
-        tail >= 0 ? begin_tail<Fp8>(p, sequence, tail, w) : begin_splits(p, sequence, block, w);
+    const bool any = tail >= 0 ? begin_tail<Fp8, Sharded>(p, sequence, tail, w)
+                               : begin_splits<Sharded>(p, sequence, block, w);
     if (!any) return;
     if (threadIdx.x == 0) {
         w[kFirstPage] = static_cast<int>(sequence.first_page);
@@ -333,17 +333,17 @@ __global__ void __launch_bounds__(kThreads, 1) mla_verify_kernel(MlaVerifyParams
     while (w[kSplit] < w[kEndSplit]) {
         if (w[kSplit] >= 0 && w[kTokens] <= 0) {
         } else if (w[kQueries] <= 8) {
-            attend<Fp8, 1>(p, w);
+            attend<Fp8, Sharded, 1>(p, w);
         } else if (w[kQueries] <= 16) {
-            attend<Fp8, 2>(p, w);
+            attend<Fp8, Sharded, 2>(p, w);
         } else if (w[kQueries] <= 32) {
-            attend<Fp8, 4>(p, w);
+            attend<Fp8, Sharded, 4>(p, w);
         } else if (w[kQueries] <= 40) {
-            attend<Fp8, 5>(p, w);
+            attend<Fp8, Sharded, 5>(p, w);
         } else if (w[kQueries] <= 48) {
-            attend<Fp8, 6>(p, w);
+            attend<Fp8, Sharded, 6>(p, w);
         } else {
-            attend<Fp8, 8>(p, w);
+            attend<Fp8, Sharded, 8>(p, w);
         }
         __syncthreads();
         if (threadIdx.x == 0) advance(w);
@@ -393,6 +393,10 @@ std::size_t mla_shared_bytes(bool fp8) {
 }
 
 void mla_verify_paged(const MlaVerifyParams &p, Stream stream) {
+    const auto kernel = [&] {
+        if (p.fresh) return p.fp8 ? mla_verify_kernel<true, true> : mla_verify_kernel<false, true>;
+        return p.fp8 ? mla_verify_kernel<true, false> : mla_verify_kernel<false, false>;
+    };
     launch({.name = "mla_verify_paged",
             .grid = {static_cast<unsigned>(p.grid.groups * p.grid.split_blocks() + p.grid.tails),
                      static_cast<unsigned>(p.grid.sequences)},
@@ -400,7 +404,7 @@ void mla_verify_paged(const MlaVerifyParams &p, Stream stream) {
             .shared_bytes = mla_shared_bytes(p.fp8),
             .stream = stream,
             .dependent = true},
-           p.fp8 ? mla_verify_kernel<true> : mla_verify_kernel<false>, p);
+           kernel(), p);
 }
 
 }  // namespace kimi

@@ -60,6 +60,10 @@ struct MlaGrid {
 // waves over the SMs are launched, if that is possible, and the time of all waves is least.
 MlaGrid mla_grid(const MlaBucket &bucket, int splits, int n_sms, const MlaFold &fold = {});
 
+// Where the KV is in shards, a row's queries attend to the positions of its context that the rank
+// holds: tiles, tails and splits are made of those, in their order. Positions of a tree are read
+// from the pass's own page (mla_prepare.h), which has all rows of the pass, so that a path's rank
+// is the same before and after it is moved into place.
 struct MlaVerifyParams {
     simt::Global<const bf16> q;  // [rows, heads, 512 absorbed | 64 rotated], aligned to 4 bytes
     simt::Global<const std::uint8_t>
@@ -76,6 +80,8 @@ struct MlaVerifyParams {
     simt::Global<float> part_lse;         // [parts, rows, heads]
     simt::Global<std::uint32_t> n_parts;  // [rows], 1 or more
     int row_capacity;                     // rows of the three buffers
+    KvShard shard = {};
+    simt::Global<const std::uint8_t> fresh = {};  // of this layer; null: the pages are whole
 };
 
 std::size_t mla_shared_bytes(bool fp8);  // of a block

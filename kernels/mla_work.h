@@ -52,17 +52,23 @@ struct Layout {  // of shared memory, in bytes
 };
 static_assert(Layout<false>::kBytes <= 101376 && Layout<true>::kBytes <= 101376);
 
+// How many positions the row attends to.
+template <bool Sharded>
 __device__ __forceinline__ int context_of(const MlaVerifyParams &p, int row) {
     const std::uint64_t word = p.step.word[row];
     const std::uint32_t base = p.step.base[row];
-    return static_cast<int>(base) + __popcll(word);
+    const int context = static_cast<int>(base) + __popcll(word);
+    if constexpr (Sharded) return static_cast<int>(p.shard.held(static_cast<unsigned>(context)));
+    return context;
 }
 
 // How many of the block's tokens a query sees.
+template <bool Sharded>
 __device__ __forceinline__ int limit_of(const MlaVerifyParams &p, Work w, int query) {
     if (query >= w[kQueries]) return 0;
     if (w[kSplit] < 0) return w[kTokens];
-    const int n_pages = mla_shared_pages(context_of(p, (w[kFirstQuery] + query) / p.n_heads));
+    const int n_pages =
+        mla_shared_pages(context_of<Sharded>(p, (w[kFirstQuery] + query) / p.n_heads));
     if (mla_pages_per_split(n_pages, p.grid.splits) != w[kLength]) return 0;
     return (n_pages - w[kSplit] * w[kLength]) * kMlaPageTokens;
 }
@@ -73,7 +79,8 @@ __device__ __forceinline__ void find_slots(const MlaVerifyParams &p, int row,
     const int i = static_cast<int>(threadIdx.x);
     const std::uint32_t base = p.step.base[row];
     const std::uint64_t word = p.step.word[row];
-    const int context = context_of(p, row), begin = mla_shared_pages(context) * kMlaPageTokens;
+    const int context = context_of<false>(p, row),
+              begin = mla_shared_pages(context) * kMlaPageTokens;
     const int n_prefix = static_cast<int>(base) - begin;
     if (i < kMaxTail) {
         const std::uint32_t last =
@@ -92,6 +99,35 @@ __device__ __forceinline__ void find_slots(const MlaVerifyParams &p, int row,
     }
 }
 
+// The same in a shard, where slots count the positions that the rank holds: those of a tree are
+// rows of the pass's own page, and so is what lies behind the end.
+constexpr std::uint32_t kFresh = 1U << 31;
+
+__device__ __forceinline__ void find_held(const MlaVerifyParams &p, const StepSequence &sequence,
+                                          int row, Shared<std::uint32_t> slots) {
+    const int i = static_cast<int>(threadIdx.x);
+    const std::uint32_t base = p.step.base[row];
+    const std::uint64_t word = p.step.word[row];
+    const int context = context_of<true>(p, row),
+              begin = mla_shared_pages(context) * kMlaPageTokens;
+    const int n_prefix = static_cast<int>(p.shard.held(base)) - begin;
+    if (i < kMaxTail) {
+        if (i < n_prefix) {
+            slots[i] = static_cast<std::uint32_t>(begin + i);
+        } else if (i >= context - begin) {
+            slots[i] = kFresh | static_cast<std::uint32_t>(row);
+        }
+    } else if (i < kMaxTail + 64) {
+        const auto bit = static_cast<std::uint32_t>(i - kMaxTail);
+        const int rank = __popcll(word & ((std::uint64_t{1} << bit) - 1));
+        const std::uint32_t position = base + static_cast<std::uint32_t>(rank);
+        if ((word >> bit & 1) && p.shard.holds(position)) {
+            slots[static_cast<int>(p.shard.held(position)) - begin] =
+                kFresh | (sequence.first_row + bit);
+        }
+    }
+}
+
 __device__ __forceinline__ std::uint32_t page_of(const MlaVerifyParams &p, Work w,
                                                  std::uint32_t page) {
     if (page < static_cast<unsigned>(w[kRunPages]))
@@ -99,43 +135,61 @@ __device__ __forceinline__ std::uint32_t page_of(const MlaVerifyParams &p, Work 
     return p.step.pages[std::int64_t{blockIdx.y} * p.step.pages_stride + page];
 }
 
+// Where a token lies: its page, how many tokens that has, and which of them it is.
+struct TokenPlace {
+    Global<const std::uint8_t> page;
+    std::uint32_t tokens, offset;
+};
+
+template <bool Fp8, bool Sharded>
+__device__ __forceinline__ TokenPlace place_of(const MlaVerifyParams &p, Work w,
+                                               std::uint32_t slot) {
+    constexpr int kTokenBytes = Fp8 ? MlaFp8Page::kTokenBytes : MlaBf16Page::kTokenBytes;
+    if constexpr (!Sharded) {
+        const std::uint32_t page = page_of(p, w, slot / kMlaPageTokens);
+        return {p.kv + std::int64_t{page} * (kMlaPageTokens * kTokenBytes), kMlaPageTokens,
+                slot % kMlaPageTokens};
+    } else {
+        if (slot & kFresh) return {p.fresh, kMlaPageTokens, slot & ~kFresh};
+        const std::uint32_t page = page_of(p, w, slot >> p.shard.log2_tokens),
+                            tokens = p.shard.tokens();
+        return {p.kv + std::int64_t{page} * (tokens * kTokenBytes), tokens, slot % tokens};
+    }
+}
+
 // The lanes of one warp start the copies of tile i into a stage.
-template <bool Fp8>
+template <bool Fp8, bool Sharded>
 __device__ __forceinline__ void load_tile(const MlaVerifyParams &p, Work w,
                                           Shared<const std::uint32_t> slots, int i,
                                           Shared<std::uint8_t> stage, Shared<std::uint64_t> full) {
     using Page = MlaFp8Page;
     const int lane = opaque(static_cast<int>(threadIdx.x)) % 32;
-    std::uint32_t page, offset;  // of the lane's token
-    if (w[kSplit] < 0) {
-        const std::uint32_t slot = slots[i * kTile + lane];
-        page = page_of(p, w, slot / kMlaPageTokens);
-        offset = slot % kMlaPageTokens;
-    } else {
-        page =
-            page_of(p, w, static_cast<std::uint32_t>(w[kSplit] * w[kLength] + i / kTilesPerPage));
-        offset = static_cast<std::uint32_t>(i % kTilesPerPage * kTile + lane);
-    }
+    const bool shared = w[kSplit] >= 0;
+    const auto slot =
+        shared
+            ? static_cast<std::uint32_t>(w[kSplit] * w[kLength] * kMlaPageTokens + i * kTile + lane)
+            : slots[i * kTile + lane];
+    const auto [page, tokens, offset] = place_of<Fp8, Sharded>(p, w, slot);
     if (lane == 0)
         mbarrier_arrive_expect_tx(full,
                                   kTile * (Fp8 ? Page::kTokenBytes : MlaBf16Page::kTokenBytes));
     __syncwarp();
     if constexpr (!Fp8) {
-        const Global<const std::uint8_t> from =
-            p.kv + (std::int64_t{page} * MlaBf16Page::kBytes + offset * MlaBf16Page::kTokenBytes);
-        cp_async_bulk(stage + lane * kRow * 2, from, MlaBf16Page::kTokenBytes, full);
+        cp_async_bulk(stage + lane * kRow * 2, page + offset * MlaBf16Page::kTokenBytes,
+                      MlaBf16Page::kTokenBytes, full);
     } else {
-        const Global<const std::uint8_t> from = p.kv + std::int64_t{page} * Page::kBytes;
-        // Tokens of a tile of shared pages are contiguous in each plane: one copy by lane 0.
-        const std::uint32_t n = w[kSplit] < 0 ? 1 : kTile;
-        if (w[kSplit] >= 0 && lane > 0) return;
-        cp_async_bulk(stage + lane * Page::kLatentBytes, from + offset * Page::kLatentBytes,
+        // Tokens of a tile that share a page are contiguous in each plane, outside of tails: one
+        // copy by the first of their lanes.
+        const std::uint32_t n = shared ? min(tokens, static_cast<std::uint32_t>(kTile)) : 1;
+        if (static_cast<unsigned>(lane) % n > 0) return;
+        const std::uint32_t scales = tokens * Page::kLatentBytes,
+                            rope = scales + tokens * Page::kScaleBytes;
+        cp_async_bulk(stage + lane * Page::kLatentBytes, page + offset * Page::kLatentBytes,
                       n * Page::kLatentBytes, full);
         cp_async_bulk(stage + (kRawScales + lane * Page::kScaleBytes),
-                      from + (Page::kScales + offset * Page::kScaleBytes), n * Page::kScaleBytes,
-                      full);
+                      page + (scales + offset * Page::kScaleBytes), n * Page::kScaleBytes, full);
         cp_async_bulk(stage + (kRawRope + lane * Page::kRopeBytes),
-                      from + (Page::kRope + offset * Page::kRopeBytes), n * Page::kRopeBytes, full);
+                      page + (rope + offset * Page::kRopeBytes), n * Page::kRopeBytes, full);
     }
 }
 
@@ -177,15 +231,20 @@ __device__ __forceinline__ void advance(Work w) {
 }
 
 // The work of a block that attends to a row's tail; whether there is any.
-template <bool Fp8>
+template <bool Fp8, bool Sharded>
 __device__ __forceinline__ bool begin_tail(const MlaVerifyParams &p, const StepSequence &sequence,
                                            int block, Work w) {
     const int capacity = p.grid.queries_per_block, groups = (p.n_heads + capacity - 1) / capacity;
     if (block / groups >= static_cast<int>(sequence.n_rows)) return false;
     const int row = static_cast<int>(sequence.first_row) + block / groups,
               head = block % groups * capacity;
-    const int context = context_of(p, row), n_pages = mla_shared_pages(context);
-    find_slots(p, row, dynamic_shared<std::uint32_t>(Layout<Fp8>::kSlots, kMaxTail));
+    const int context = context_of<Sharded>(p, row), n_pages = mla_shared_pages(context);
+    const auto slots = dynamic_shared<std::uint32_t>(Layout<Fp8>::kSlots, kMaxTail);
+    if constexpr (Sharded) {
+        find_held(p, sequence, row, slots);
+    } else {
+        find_slots(p, row, slots);
+    }
     if (threadIdx.x > 0) return true;
     w[kFirstQuery] = row * p.n_heads + head;
     w[kQueries] = min(capacity, p.n_heads - head);
@@ -204,6 +263,7 @@ __device__ __forceinline__ bool begin_tail(const MlaVerifyParams &p, const StepS
 }
 
 // The same for splits of the shared pages. Groups that read the same pages run side by side.
+template <bool Sharded>
 __device__ __forceinline__ bool begin_splits(const MlaVerifyParams &p, const StepSequence &sequence,
                                              int block, Work w) {
     const int capacity = p.grid.queries_per_block, begin = block % p.grid.groups * capacity;
@@ -215,7 +275,7 @@ __device__ __forceinline__ bool begin_splits(const MlaVerifyParams &p, const Ste
     int least = 1 << 30, most = 0;  // shared pages of the block's rows
     for (int row = begin / p.n_heads + lane; row <= (begin + n_queries - 1) / p.n_heads;
          row += 32) {
-        const int n = mla_shared_pages(context_of(p, first_row + row));
+        const int n = mla_shared_pages(context_of<Sharded>(p, first_row + row));
         least = min(least, n);
         most = max(most, n);
     }

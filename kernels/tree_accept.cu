@@ -82,7 +82,9 @@ __global__ void __launch_bounds__(kThreads) tree_accept_kernel(TreeAcceptParams 
             if ((moved[i] & mine) == 0) continue;
             const auto rank = static_cast<std::uint32_t>(__popc(moved[i] & (mine - 1)) +
                                                          (i == 1 ? __popc(moved[0]) : 0));
-            const std::uint32_t from = p.cell[first + row[i]], to = p.cell[first + lane + 32 * i];
+            const std::uint32_t to = p.cell[first + lane + 32 * i];
+            std::uint32_t from = first + row[i];
+            if (!p.from_rows) from = p.cell[from];
             p.from[at + rank] = from;
             p.to[at + rank] = to;
         }

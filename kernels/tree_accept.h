@@ -24,7 +24,8 @@ struct TreeAcceptParams {
     simt::Global<std::int32_t> token;
     // Of all sequences together; n_moves is 0 before (and kv_compact.h's input after) the launch.
     simt::Global<std::uint32_t> n_moves;   // [1]
-    simt::Global<std::uint32_t> from, to;  // [sequences * 63]
+    simt::Global<std::uint32_t> from, to;  // [sequences * 63] cells
+    bool from_rows = false;                // `from` are rows: kv_commit.h's input
 };
 
 void tree_accept(const TreeAcceptParams &params, simt::Stream stream);

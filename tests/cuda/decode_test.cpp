@@ -57,3 +57,18 @@ TEST_CASE("cuda: two and eight GPUs give the goldens' tokens, drafting") {
         CHECK(cudart::last_fault() == "");
     }
 }
+
+TEST_CASE("cuda: with the context split over the GPUs they give the goldens' tokens, drafting") {
+    for (const int n : {2, 8}) {
+        for (const char *options :
+             {R"("graphs": {"eager": true})",
+              R"("graphs": {"widths": [8], "sessions": [1]}, "speculation": {"max_nodes": 7})"}) {
+            CAPTURE(n);
+            CAPTURE(options);
+            cudart::start({.n_devices = n, .n_sms = 4});
+            const auto engine = test::cuda_engine(cat(test::context_ranks(n), ", ", options));
+            CHECK(check_reply(engine, "thinking-1", 7) > 3);
+            CHECK(cudart::last_fault() == "");
+        }
+    }
+}

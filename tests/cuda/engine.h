@@ -16,6 +16,11 @@ inline std::string cuda_ranks(int n) {
                   : cat(R"("ranks": )", n);
 }
 
+inline std::string context_ranks(int n) {
+    return cat(R"("ranks": )", n, R"(, "placement": {"attention": "context")",
+               n == 8 ? R"(, "experts": "groups", "expert_groups": 2})" : "}");
+}
+
 inline std::string cuda_deployment(const TempDir &dir, const std::string &fields) {
     return dir.write("d.json", cat(R"({"backend": "cuda", "cuda_library": ")", KIMI_CUDA_SIMT,
                                    R"(", "checkpoint": ")", nano(), R"(", "drafter": ")", nano(),

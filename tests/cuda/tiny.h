@@ -14,7 +14,8 @@ class TinyCuda {
   public:
     // change: to the target before it is written.
     explicit TinyCuda(const std::string &fields, std::uint32_t draft_sessions = 1,
-                      const std::function<void(TinyCheckpoint &)> &change = {}) {
+                      const std::function<void(TinyCheckpoint &)> &change = {},
+                      const std::string &kv_type = "bf16") {
         ModelConfig c = drafted_shape();
         c.kv_rank = 512, c.rope_dim = 64, c.expert_width = 128;
         TinyCheckpoint checkpoint;
@@ -26,12 +27,13 @@ class TinyCuda {
         synth::write_drafter(dir_.file("drafter"), c, 1);
         const std::string model = cat(
             R"("checkpoint": ".", "drafter": "drafter", "context_limit": 128,
-               "kv": {"capacity_tokens": )",
-            128 * draft_sessions, R"(}, "speculation": {"max_nodes": 7, "sessions": )",
-            draft_sessions, "}");
+               "kv": {"type": ")",
+            kv_type, R"(", "capacity_tokens": )", 128 * draft_sessions,
+            R"(}, "speculation": {"max_nodes": 7, "sessions": )", draft_sessions, "}");
         path_ = dir_.write("d.json", cat(R"({"backend": "cuda", "cuda_library": ")", KIMI_CUDA_SIMT,
                                          R"(", )", model, ", ", fields, "}"));
     }
+    const std::string &path() const { return path_; }
     std::shared_ptr<Engine> open(const Host &host = {}) const {
         return std::make_shared<Engine>(path_, Progress(), host);
     }

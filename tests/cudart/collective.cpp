@@ -76,6 +76,43 @@ Message combined(const Collective &call, std::vector<Message> sent) {
     return all;
 }
 
+// Each parcel that a rank receives, in the order of `ranks` and their receives.
+std::vector<Message> delivered(const std::vector<Arrival> &ranks) {
+    const std::size_t n = ranks.size();
+    std::vector<std::deque<Message>> on_the_way(n * n);  // [from, to]
+    for (std::size_t from = 0; from < n; ++from)
+        for (const Parcel &parcel : ranks[from].op->task->collective->sends)
+            on_the_way[from * n + parcel.peer].push_back(
+                read(*ranks[from].user, parcel.at, parcel.bytes));
+    std::vector<Message> out;
+    for (std::size_t to = 0; to < n; ++to)
+        for (const Parcel &parcel : ranks[to].op->task->collective->receives) {
+            std::deque<Message> &sent = on_the_way[parcel.peer * n + to];
+            if (sent.empty() || sent.front().bytes.size() != parcel.bytes)
+                fail(KIMI_INTERNAL, "rank ", to, " receives ", parcel.bytes, " bytes from rank ",
+                     parcel.peer, ", which sends ", sent.empty() ? 0 : sent.front().bytes.size());
+            out.push_back(std::move(sent.front()));
+            sent.pop_front();
+        }
+    for (std::size_t i = 0; i < n * n; ++i)
+        if (!on_the_way[i].empty())
+            fail(KIMI_INTERNAL, "rank ", i % n, " does not receive what rank ", i / n, " sends");
+    return out;
+}
+
+void run_parcels(const std::vector<Arrival> &ranks) {
+    const std::vector<Message> messages = delivered(ranks);
+    auto next = messages.begin();
+    for (const Arrival &a : ranks)
+        for (const Parcel &parcel : a.op->task->collective->receives)
+            write(*a.user, parcel.at, *next++);
+}
+
+void leave_undefined(const Pointer &at, std::size_t bytes) {
+    if (at.memory != nullptr && !at.memory->of_host)
+        at.memory->mark_written(at.offset(), bytes, true);
+}
+
 }  // namespace
 
 bool Ranks::all_arrived() const {
@@ -123,13 +160,15 @@ const char *name_of(Collective::Kind kind) {
             return "ncclAllGather";
         case Collective::Kind::kBroadcast:
             return "ncclBroadcast";
+        case Collective::Kind::kParcels:
+            return "ncclSend and ncclRecv";
     }
     return "?";
 }
 
 void leave_undefined(const Collective &call) {
-    if (call.recv.memory != nullptr && !call.recv.memory->of_host)
-        call.recv.memory->mark_written(call.recv.offset(), call.received_bytes(), true);
+    leave_undefined(call.recv, call.received_bytes());
+    for (const Parcel &parcel : call.receives) leave_undefined(parcel.at, parcel.bytes);
 }
 
 void run_together(const std::vector<Arrival> &ranks) {
@@ -143,8 +182,9 @@ void run_together(const std::vector<Arrival> &ranks) {
                  name_of(first.kind), " of ", first.count, " of type ",
                  static_cast<int>(first.type));
         }
-        sent.push_back(c.sends() ? read(*a.user, c.send, c.sent_bytes()) : Message());
+        sent.push_back(c.has_input() ? read(*a.user, c.send, c.sent_bytes()) : Message());
     }
+    if (first.kind == Collective::Kind::kParcels) return run_parcels(ranks);
     const Message all = combined(first, std::move(sent));
     for (const Arrival &a : ranks) write(*a.user, a.op->task->collective->recv, all);
 }

@@ -36,9 +36,17 @@ struct Ranks {
     ncclResult_t error = ncclSuccess;
 };
 
+// What one rank sends to another, or receives from it.
+struct Parcel {
+    std::size_t peer;
+    Pointer at;
+    std::size_t bytes;
+};
+
 // One rank's part of a call.
 struct Collective {
-    enum class Kind : std::uint8_t { kAllReduce, kAllGather, kBroadcast };
+    // kParcels: the sends and receives of a group, to which all ranks come with one of theirs.
+    enum class Kind : std::uint8_t { kAllReduce, kAllGather, kBroadcast, kParcels };
 
     std::shared_ptr<Ranks> ranks;
     std::size_t rank;
@@ -47,12 +55,13 @@ struct Collective {
     std::size_t count;  // elements that a rank sends
     ncclDataType_t type;
     int root;
+    std::vector<Parcel> sends = {}, receives = {};
 
     bool fits(const Collective &other) const {
         return kind == other.kind && count == other.count && type == other.type &&
                root == other.root;
     }
-    bool sends() const {
+    bool has_input() const {
         return kind != Kind::kBroadcast || rank == static_cast<std::size_t>(root);
     }
     std::size_t sent_bytes() const;
@@ -67,7 +76,8 @@ const char *name_of(Collective::Kind kind);
 void leave_undefined(const Collective &call);
 
 // Reads what all ranks send, then writes what each receives. Sums are made in the order of ranks,
-// and in bf16 rounded after each. What comes from bytes that nobody wrote stays unwritten.
+// and in bf16 rounded after each; parcels between two ranks arrive in the order they are sent. What
+// comes from bytes that nobody wrote stays unwritten.
 void run_together(const std::vector<Arrival> &ranks);
 
 }  // namespace kimi::cudart

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <functional>
+#include <map>
 #include <utility>
 
 #include "base/error.h"
@@ -25,6 +26,8 @@ namespace {
 struct Group {
     unsigned depth = 0;
     std::vector<std::function<ncclResult_t(Runtime &, Lock &)>> calls;
+    // Sends and receives of a rank.
+    std::map<std::pair<ncclComm_t, cudaStream_t>, Collective> parcels;
 };
 Group &group() {
     thread_local Group mine;
@@ -130,7 +133,7 @@ ncclResult_t collective(const char *name, Collective c, ncclComm_t comm, cudaStr
             return refused(r, ncclInvalidArgument, cat(name, ": type or root"));
         }
         const int device = comm->mine().device;
-        if ((c.sends() && !is_usable(c.send, c.sent_bytes(), device)) ||
+        if ((c.has_input() && !is_usable(c.send, c.sent_bytes(), device)) ||
             !is_usable(c.recv, c.received_bytes(), device)) {
             return refused(
                 r, ncclInvalidArgument,
@@ -141,6 +144,31 @@ ncclResult_t collective(const char *name, Collective c, ncclComm_t comm, cudaStr
             [stream, shared = std::make_shared<const Collective>(c)](Runtime &runtime, Lock &) {
                 return enqueue(runtime, shared, stream);
             });
+    });
+}
+
+// Only inside a group, to which every rank of the communicator comes with one of its own.
+ncclResult_t add_parcel(const char *name, std::vector<Parcel> Collective::*list, const void *at,
+                        std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                        cudaStream_t stream) {
+    return call_nccl(name, [&](Runtime &r, Lock &) {
+        if (r.communicators.count(comm) == 0) return ncclInvalidArgument;
+        if (group().depth == 0) return refused(r, ncclInvalidUsage, cat(name, ": not in a group"));
+        const int n_ranks = static_cast<int>(comm->ranks->rank.size());
+        if (bytes_of(type) == 0 || peer < 0 || peer >= n_ranks)
+            return refused(r, ncclInvalidArgument, cat(name, ": type or peer"));
+        const Parcel parcel{static_cast<std::size_t>(peer), at, count * bytes_of(type)};
+        const int device = comm->mine().device;
+        if (!is_usable(parcel.at, parcel.bytes, device))
+            return refused(
+                r, ncclInvalidArgument,
+                cat(name, ": a buffer is not inside memory in reach of device ", device));
+        Collective &mine = group().parcels[{comm, stream}];
+        mine.ranks = comm->ranks;
+        mine.rank = comm->rank;
+        mine.kind = Collective::Kind::kParcels;
+        (mine.*list).push_back(parcel);
+        return ncclSuccess;
     });
 }
 
@@ -231,6 +259,11 @@ ncclResult_t ncclGroupEnd() {
             const ncclResult_t s = call(r, lock);
             if (status == ncclSuccess) status = s;
         }
+        for (auto &[place, parcels] : std::exchange(group().parcels, {})) {
+            const ncclResult_t s =
+                enqueue(r, std::make_shared<const Collective>(std::move(parcels)), place.second);
+            if (status == ncclSuccess) status = s;
+        }
         return status;
     });
 }
@@ -253,6 +286,16 @@ ncclResult_t ncclBroadcast(const void *send, void *recv, std::size_t count, nccl
     return collective(__func__,
                       {{}, 0, Collective::Kind::kBroadcast, send, recv, count, type, root}, comm,
                       stream);
+}
+
+ncclResult_t ncclSend(const void *send, std::size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream) {
+    return add_parcel(__func__, &Collective::sends, send, count, type, peer, comm, stream);
+}
+
+ncclResult_t ncclRecv(void *recv, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+    return add_parcel(__func__, &Collective::receives, recv, count, type, peer, comm, stream);
 }
 
 const char *ncclGetErrorString(ncclResult_t result) {

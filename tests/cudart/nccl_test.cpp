@@ -139,6 +139,52 @@ TEST_CASE("cuda: NCCL from as many threads as ranks") {
     }
 }
 
+// Rank r sends 2 numbers to each rank, itself too: 100 r + 10 peer + {0, 1}.
+TEST_CASE("cuda: a group of sends and receives brings each rank the parcels of all") {
+    for (const int n : {2, 8}) {
+        const Session session({.n_devices = n});
+        Team team(n);
+        on_ranks(n, [&](int rank) {
+            const auto r = static_cast<std::size_t>(rank);
+            std::vector<int> parcels, expected;
+            for (int peer = 0; peer < n; ++peer)
+                for (int i = 0; i < 2; ++i) {
+                    parcels.push_back(100 * rank + 10 * peer + i);
+                    expected.push_back(100 * peer + 10 * rank + i);
+                }
+            int *in = on_device(parcels), *out = on_device<int>(parcels.size());
+            fine(ncclGroupStart());
+            for (int peer = 0; peer < n; ++peer) {
+                fine(ncclSend(in + 2 * peer, 2, ncclInt32, peer, team.comm[r], team.stream[r]));
+                fine(ncclRecv(out + 2 * peer, 2, ncclInt32, peer, team.comm[r], team.stream[r]));
+            }
+            fine(ncclGroupEnd());
+            ok(cudaStreamSynchronize(team.stream[r]));
+            CHECK(download(out, parcels.size()) == expected);
+        });
+        team.free();
+    }
+}
+
+TEST_CASE("cuda: a parcel that the other rank does not expect breaks the devices") {
+    const Session session({.n_devices = 2});
+    Team team(2);
+    for (int rank = 0; rank < 2; ++rank) {
+        const auto r = static_cast<std::size_t>(rank);
+        ok(cudaSetDevice(rank));
+        int *p = on_device(std::vector<int>{1, 2, 3, 4});
+        CHECK(ncclSend(p, 1, ncclInt32, 0, team.comm[r], team.stream[r]) == ncclInvalidUsage);
+        fine(ncclGroupStart());
+        fine(ncclSend(p, 1 + r, ncclInt32, 1 - rank, team.comm[r], team.stream[r]));
+        fine(ncclRecv(p + 2, 1, ncclInt32, 1 - rank, team.comm[r], team.stream[r]));
+        fine(ncclGroupEnd());
+    }
+    ok(cudaSetDevice(0));
+    expect(cudaErrorLaunchFailure, cudaStreamSynchronize(team.stream[0]));
+    CHECK(contains(last_fault(), "rank 0 receives 4 bytes from rank 1, which sends 8"));
+    team.free();
+}
+
 TEST_CASE("cuda: sums are made in the order of ranks") {
     const Session session({.n_devices = 3});
     Team team(3);

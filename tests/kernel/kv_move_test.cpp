@@ -1,6 +1,6 @@
 #include "kernels/kv_move.h"
 
-#include "kernels/kv_compact.h"
+#include "kernels/kv_commit.h"
 #include "tests/kernel/ptxas_budget.h"
 #include "tests/kernel/support.h"
 
@@ -65,6 +65,66 @@ TEST_CASE("kernel: kv_compact moves tokens of all layers, within a page and acro
     }
 }
 
+// The layers' bytes: `layers` apart, each begins with pages of so many tokens.
+struct Paged {
+    const KvPlanes &planes;
+    std::size_t layer_bytes;
+
+    std::size_t at(std::uint32_t layer, std::uint32_t plane, std::uint32_t page,
+                   std::uint32_t token) const {
+        return layer * layer_bytes + std::size_t{page} * planes.page_bytes +
+               planes.plane[plane].offset + std::size_t{token} * planes.plane[plane].token_bytes;
+    }
+};
+
+TEST_CASE("kernel: kv_commit writes rows of the pass to the cells that a shard holds") {
+    const std::uint32_t n_layers = 3, n_pages = 4, n = 9;
+    // Slots 60, 61, ... of a sequence in pages 2 and 0: the cells of several shards.
+    std::vector<std::uint32_t> from, to;
+    for (std::uint32_t i = 0; i < n; ++i) {
+        from.push_back(5 + 6 * i);
+        to.push_back(i < 4 ? 2 * 64 + 60 + i : i - 4);
+    }
+    for (const bool fp8 : {false, true}) {
+        for (const KvShard shard : {KvShard{5, 0}, KvShard{5, 1}, KvShard{3, 0}, KvShard{1, 31}}) {
+            const KvPlanes whole = mla_planes(fp8), part = mla_planes(fp8, shard.tokens());
+            const Paged source{whole, whole.page_bytes},
+                target{part, std::size_t{n_pages} * part.page_bytes};
+            const auto rows = random_bytes(n_layers * source.layer_bytes);
+            std::vector<std::uint8_t> expected(n_layers * target.layer_bytes, 7);
+            const Buffer<std::uint8_t> fresh("fresh", rows);
+            Buffer<std::uint8_t> pages("pages", expected);
+            std::uint32_t n_held = 0;
+            for (std::uint32_t i = 0; i < n; ++i) {
+                const std::uint32_t place = to[i] % 64;
+                if (place / shard.tokens() != shard.shard) continue;
+                ++n_held;
+                for (std::uint32_t layer = 0; layer < n_layers; ++layer) {
+                    for (std::uint32_t plane = 0; plane < kMaxKvPlanes; ++plane) {
+                        std::memcpy(
+                            &expected[target.at(layer, plane, to[i] / 64, place % shard.tokens())],
+                            &rows[source.at(layer, plane, 0, from[i])],
+                            whole.plane[plane].token_bytes);
+                    }
+                }
+            }
+            CHECK(n_held > 0);
+            CHECK(n_held < n);
+            Buffer<std::uint32_t> from_device("from", 63), to_device("to", 63);
+            from_device.upload(from);
+            to_device.upload(to);
+            const Buffer<std::uint32_t> n_moves("n_moves", one(n));
+            check_clean(run([&] {
+                kv_commit({fresh.data(), pages.data(),
+                           static_cast<std::int64_t>(target.layer_bytes), n_layers, fp8, shard,
+                           from_device.data(), to_device.data(), n_moves.data(), 63},
+                          stream());
+            }));
+            CHECK(pages.download() == expected);
+        }
+    }
+}
+
 TEST_CASE("kernel: kv_move copies whole pages of all layers") {
     for (const std::uint32_t page_bytes : {16U, 4096U, std::uint32_t{MlaFp8Page::kBytes}}) {
         const std::uint32_t n_layers = 2, n_pages = 5;
@@ -96,7 +156,8 @@ TEST_CASE("kernel: kv_move copies whole pages of all layers") {
     }
 }
 
-TEST_CASE("kernel: kv_compact and kv_move fit their budgets") {
+TEST_CASE("kernel: kv_commit, kv_compact and kv_move fit their budgets") {
+    check_budget("kernels/kv_commit.cu", {"kv_commit_kernel", 128, 0, 6});
     check_budget("kernels/kv_compact.cu", {"kv_compact_kernel", 128, 0, 6});
     check_budget("kernels/kv_move.cu", {"kv_move_kernel", 256, 0, 4});
 }

@@ -147,29 +147,36 @@ struct MlaCase {
         return random_bf16(static_cast<std::size_t>(n_heads) * kMlaDim, s.seed * 7919 + 17 + id, 4);
     }
 
+    // As token `offset` of a page that begins at `page_at` and has so many tokens.
+    void put(Buffer<std::uint8_t> &kv, std::size_t page_at, std::size_t tokens, std::size_t offset,
+             const MlaToken &t) const {
+        const auto write_at = [&](std::size_t at, const auto &values) {
+            const auto bytes = std::as_bytes(std::span(values));
+            kv.upload({reinterpret_cast<const std::uint8_t *>(bytes.data()), bytes.size()},
+                      page_at + at);
+        };
+        if (!fp8) return write_at(offset * MlaBf16Page::kTokenBytes, narrowed(t.values));
+        const std::vector<float> rope(t.values.begin() + kMlaLatent, t.values.end());
+        std::size_t plane = 0;
+        write_at(offset * MlaFp8Page::kLatentBytes, t.codes);
+        plane += tokens * MlaFp8Page::kLatentBytes;
+        write_at(plane + offset * MlaFp8Page::kScaleBytes, t.scales);
+        plane += tokens * MlaFp8Page::kScaleBytes;
+        write_at(plane + offset * MlaFp8Page::kRopeBytes, narrowed(rope));
+    }
+    std::size_t token_bytes() const {
+        return fp8 ? MlaFp8Page::kTokenBytes : MlaBf16Page::kTokenBytes;
+    }
     // Only slots that some row sees are written.
     void write(Buffer<std::uint8_t> &kv, const MlaSequence &s) const {
         std::vector<bool> seen(slots_of(s));
         for (const MlaRow &row : s.rows) {
             for (const std::uint32_t slot : row.slots()) seen[slot] = true;
         }
-        const auto put = [&](std::size_t at, const auto &values) {
-            const auto bytes = std::as_bytes(std::span(values));
-            kv.upload({reinterpret_cast<const std::uint8_t *>(bytes.data()), bytes.size()}, at);
-        };
         for (std::uint32_t slot = 0; slot < seen.size(); ++slot) {
             if (!seen[slot]) continue;
-            const MlaToken t = token(s, slot);
-            const std::size_t offset = slot % kMlaPageTokens, page = s.pages[slot / kMlaPageTokens];
-            const std::size_t at = page * (fp8 ? MlaFp8Page::kBytes : MlaBf16Page::kBytes);
-            if (!fp8) {
-                put(at + offset * MlaBf16Page::kTokenBytes, narrowed(t.values));
-            } else {
-                const std::vector<float> rope(t.values.begin() + kMlaLatent, t.values.end());
-                put(at + offset * MlaFp8Page::kLatentBytes, t.codes);
-                put(at + MlaFp8Page::kScales + offset * MlaFp8Page::kScaleBytes, t.scales);
-                put(at + MlaFp8Page::kRope + offset * MlaFp8Page::kRopeBytes, narrowed(rope));
-            }
+            put(kv, s.pages[slot / kMlaPageTokens] * kMlaPageTokens * token_bytes(), kMlaPageTokens,
+                slot % kMlaPageTokens, token(s, slot));
         }
     }
 
@@ -188,37 +195,56 @@ struct MlaCase {
                         splits, n_sms, fold);
     }
 
+    // What the kernels read beside the KV.
+    struct Tables {
+        explicit Tables(const MlaCase &c)
+            : stride(longest_list(c)),
+              q("q", (c.n_rows() + c.spare_rows) * static_cast<std::size_t>(c.n_heads) * kMlaDim),
+              n_sequences("n_sequences", one(static_cast<std::uint32_t>(c.sequences.size()))),
+              n_rows("n_rows", one(static_cast<std::uint32_t>(c.n_rows()))),
+              pages("pages", c.sequences.size() * stride),
+              base("base", c.n_rows()),
+              sequences("sequences", c.sequences.size()),
+              word("word", c.n_rows()) {
+            std::uint32_t at = 0, row = 0;
+            for (const auto &s : c.sequences) {
+                const auto n = static_cast<std::uint32_t>(s.rows.size());
+                pages.upload(s.pages, at * stride);
+                sequences.upload(std::vector{StepSequence{row, n, s.pages.empty() ? 0 : s.pages[0],
+                                                          s.run_pages}},
+                                 at++);
+                for (std::uint32_t i = 0; i < n; ++i, ++row) {
+                    const std::vector<bf16> queries = c.query(s, i);
+                    q.upload(queries, row * queries.size());
+                    base.upload(one(s.rows[i].base), row);
+                    word.upload(std::vector{s.rows[i].word}, row);
+                }
+            }
+        }
+        StepTables step() const {
+            return {n_sequences.data(), sequences.data(),
+                    pages.data(),       static_cast<std::uint32_t>(stride),
+                    base.data(),        word.data()};
+        }
+        static std::size_t longest_list(const MlaCase &c) {
+            std::size_t n = 1;
+            for (const auto &s : c.sequences) n = std::max(n, s.pages.size());
+            return n;
+        }
+
+        std::size_t stride;  // of pages
+        Buffer<bf16> q;
+        Buffer<std::uint32_t> n_sequences, n_rows, pages, base;
+        Buffer<StepSequence> sequences;
+        Buffer<std::uint64_t> word;
+    };
+
     Result run() const {
         const std::size_t rows = n_rows(), capacity = rows + spare_rows,
                           heads = static_cast<std::size_t>(n_heads);
-        Buffer<std::uint8_t> kv(
-            "kv",
-            n_pages * static_cast<std::size_t>(fp8 ? MlaFp8Page::kBytes : MlaBf16Page::kBytes));
-        Buffer<bf16> q("q", capacity * heads * kMlaDim);
-        std::vector<StepSequence> tables;
-        std::vector<std::uint32_t> base;
-        std::vector<std::uint64_t> word;
-        std::size_t stride = 1;
-        for (const auto &s : sequences) stride = std::max(stride, s.pages.size());
-        Buffer<std::uint32_t> pages("pages", sequences.size() * stride);
-        for (const auto &s : sequences) {
-            write(kv, s);
-            pages.upload(s.pages, tables.size() * stride);
-            tables.push_back({static_cast<std::uint32_t>(base.size()),
-                              static_cast<std::uint32_t>(s.rows.size()),
-                              s.pages.empty() ? 0 : s.pages[0], s.run_pages});
-            for (std::size_t i = 0; i < s.rows.size(); ++i) {
-                q.upload(query(s, i), base.size() * heads * kMlaDim);
-                base.push_back(s.rows[i].base);
-                word.push_back(s.rows[i].word);
-            }
-        }
-        const Buffer<std::uint32_t> n_sequences("n_sequences",
-                                                one(static_cast<std::uint32_t>(sequences.size())));
-        const Buffer<std::uint32_t> n_rows_device("n_rows", one(static_cast<std::uint32_t>(rows)));
-        const Buffer<StepSequence> sequences_device("sequences", tables);
-        const Buffer<std::uint32_t> base_device("base", base);
-        const Buffer<std::uint64_t> word_device("word", word);
+        Buffer<std::uint8_t> kv("kv", n_pages * kMlaPageTokens * token_bytes());
+        for (const auto &s : sequences) write(kv, s);
+        const Tables tables(*this);
         const MlaGrid g = grid();
         const std::size_t parts = static_cast<std::size_t>(g.parts());
         Buffer<float> part_out("part_out", parts * capacity * heads * kMlaLatent);
@@ -228,14 +254,12 @@ struct MlaCase {
         Result r;
         r.report = test::run(
             [&] {
-                mla_verify_paged({.q = q.data(),
+                mla_verify_paged({.q = tables.q.data(),
                                   .kv = kv.data(),
                                   .fp8 = fp8,
                                   .n_heads = n_heads,
                                   .scale = scale,
-                                  .step = {n_sequences.data(), sequences_device.data(),
-                                           pages.data(), static_cast<std::uint32_t>(stride),
-                                           base_device.data(), word_device.data()},
+                                  .step = tables.step(),
                                   .grid = g,
                                   .part_out = part_out.data(),
                                   .part_lse = part_lse.data(),
@@ -245,7 +269,7 @@ struct MlaCase {
                 attention_merge({.part_out = part_out.data(),
                                  .part_lse = part_lse.data(),
                                  .n_parts = n_parts.data(),
-                                 .n_rows = n_rows_device.data(),
+                                 .n_rows = tables.n_rows.data(),
                                  .n_heads = n_heads,
                                  .dim = kMlaLatent,
                                  .row_capacity = static_cast<int>(capacity),

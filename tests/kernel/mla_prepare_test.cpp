@@ -1,5 +1,7 @@
 #include "kernels/mla_prepare.h"
 
+#include <numeric>
+
 #include "base/fp8.h"
 #include "kernels/rope_table.h"
 #include "model/yarn.h"
@@ -51,6 +53,8 @@ struct Prepare {
     bool fp8;
     std::vector<std::uint32_t> cell = {};
     std::uint32_t n_pages = 4;
+    KvShard shard = {};
+    std::uint8_t *fresh = nullptr;
     std::vector<float> kv = random_floats(std::size_t{n} * kMlaDim, 1, 4);
     std::vector<bf16> norm = random_bf16(kMlaLatent, 2, 2);
     std::vector<float> rope = random_floats(std::size_t{n} * kMlaRope, 3);
@@ -75,7 +79,7 @@ struct Prepare {
         return test::run([&] {
             mla_prepare({padded(kv, kv_device), w.data(), padded(rope, rope_device),
                          padded(q, q_device), absorbed.data(), pages.data(), padded(cell, cells),
-                         n_rows.data(), max_rows, n_heads, nope, fp8, 1e-5F},
+                         n_rows.data(), max_rows, n_heads, nope, fp8, 1e-5F, shard, fresh},
                         stream());
         });
     }
@@ -171,6 +175,50 @@ TEST_CASE("kernel: mla_prepare keeps zeros and does not lose a NaN in fp8") {
     for (std::size_t i = 0; i < 512; ++i) {
         CHECK((bytes[3 * 512 + i] & 0x7F) == 0);
         CHECK(std::isnan(from_e4m3(bytes[MlaFp8Page::kBytes + 6 * 512 + i])));
+    }
+}
+
+// What whole pages would have at a token, in every plane.
+std::vector<std::uint8_t> token_of(const std::vector<std::uint8_t> &pages, bool fp8,
+                                   std::uint32_t tokens, std::uint32_t page, std::uint32_t offset) {
+    std::vector<std::uint8_t> out;
+    const std::vector<std::size_t> planes =
+        fp8 ? std::vector<std::size_t>{512, 16, 128} : std::vector<std::size_t>{1152};
+    std::size_t at = page * tokens * std::accumulate(planes.begin(), planes.end(), std::size_t{0});
+    for (const std::size_t bytes : planes) {
+        const auto from = pages.begin() + static_cast<std::ptrdiff_t>(at + offset * bytes);
+        out.insert(out.end(), from, from + static_cast<std::ptrdiff_t>(bytes));
+        at += tokens * bytes;
+    }
+    return out;
+}
+
+TEST_CASE("kernel: mla_prepare writes what a shard holds, and all rows to the pass's page") {
+    const std::vector<std::uint32_t> cell = {3, 64 + 7, 64 + 8, 2 * 64 + 63};
+    for (const bool fp8 : {false, true}) {
+        Prepare whole{4, 6, 8, 128, fp8, cell};
+        check_clean(whole.run());
+        whole.check();
+        const auto expected = whole.pages.download();
+        for (const std::uint32_t shard : {0U, 1U, 2U, 7U}) {
+            Prepare part{4, 6, 8, 128, fp8, cell};
+            part.shard = {3, shard};
+            const Buffer<std::uint8_t> fresh("fresh", part.pages.size() / part.n_pages);
+            part.fresh = fresh.data();
+            check_clean(part.run());
+            const auto pages = part.pages.download(), rows = fresh.download();
+            for (std::uint32_t r = 0; r < 4; ++r) {
+                const auto token = token_of(expected, fp8, 64, cell[r] / 64, cell[r] % 64);
+                CHECK(token_of(rows, fp8, 64, 0, r) == token);
+                if (cell[r] % 64 / 8 == shard)
+                    CHECK(token_of(pages, fp8, 8, cell[r] / 64, cell[r] % 8) == token);
+            }
+            const auto n_held = std::count_if(cell.begin(), cell.end(),
+                                              [&](std::uint32_t c) { return c % 64 / 8 == shard; });
+            const auto n_written = std::count_if(pages.begin(), pages.end(),
+                                                 [](std::uint8_t byte) { return byte != 0xff; });
+            CHECK(n_written <= n_held * (fp8 ? 656 : 1152));
+        }
     }
 }
 

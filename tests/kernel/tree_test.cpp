@@ -195,6 +195,18 @@ TEST_CASE(
     got_to.resize(expected_to.size());
     CHECK(got_from == expected_from);
     CHECK(got_to == expected_to);
+
+    check_clean(run([&] {
+        tree_accept(
+            {n_sequences.data(), 41, t.first_row.data(), t.n_rows.data(), t.row_token.data(),
+             t.row_parent.data(), target_device.data(), cell.data(), n_committed.data(),
+             path.data(), token.data(), n_moves.data(), from.data(), to.data(), true},
+            stream());
+    }));
+    auto got_rows = from.download();
+    got_rows.resize(expected_from.size());
+    for (std::uint32_t &row : got_rows) row = cells[row];
+    CHECK(got_rows == expected_from);
 }
 
 TEST_CASE("kernel: tree_build and tree_accept fit their budgets") {

@@ -1,6 +1,9 @@
 // Attention over the KV memory: the target's absorbed latent attention, and the drafter's.
 #pragma once
 
+#include <optional>
+
+#include "backend/cuda/context_exchange.h"
 #include "backend/cuda/kv.h"
 #include "backend/cuda/pass_tables.h"
 #include "backend/cuda/products.h"
@@ -16,6 +19,7 @@ class Attention {
         const PassTables &tables;
         const CudaKv &kv;
         Products &products;
+        Collectives &collectives;
         const MlaShape &shape;
         const MlaWeights &weights;
         const AbsorbedWeights &absorbed;
@@ -34,6 +38,9 @@ class Attention {
                       const float *rope, bf16 *out);
 
   private:
+    // Attends with so many heads of each row, to what the rank holds of its context, in parts.
+    void attend_parts(const Pass &pass, const bf16 *q, std::uint32_t n_heads);
+    void merge_ranks(const Pass &pass);
     void merge(const PassTables &tables, std::uint32_t n_heads, std::uint32_t dim, bf16 *out);
 
     cudaStream_t stream_;
@@ -46,6 +53,7 @@ class Attention {
     DeviceArray<bf16> draft_q_, draft_block_;  // [rows, heads, dim]; entries of the rows
     DeviceArray<float> part_out_, part_lse_;   // of the target and of the drafter
     DeviceArray<std::uint32_t> n_parts_;
+    std::optional<ContextExchange> exchange_;  // where the context is split over the ranks
 };
 
 }  // namespace kimi::cuda

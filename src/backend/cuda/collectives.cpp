@@ -134,6 +134,23 @@ void Collectives::gather(const float *from, std::uint32_t part, std::uint32_t n_
     check(status != ncclSuccess ? status : end, "gathering rows");
 }
 
+void Collectives::exchange(std::initializer_list<Pieces> all) {
+    check(ncclGroupStart(), "exchanging attention");
+    ncclResult_t status = ncclSuccess;
+    const auto enqueue = [&](auto call, auto *at, const Pieces &pieces, std::uint32_t rank) {
+        if (status == ncclSuccess)
+            status = call(at + rank * pieces.stride, pieces.size, ncclFloat, static_cast<int>(rank),
+                          group_->comm(rank_), stream_);
+    };
+    for (const Pieces &pieces : all)
+        for (std::uint32_t rank = 0; rank < group_->n_ranks(); ++rank) {
+            enqueue(ncclSend, pieces.from, pieces, rank);
+            enqueue(ncclRecv, pieces.to, pieces, rank);
+        }
+    const ncclResult_t end = ncclGroupEnd();  // also after a failure: the thread's group stays open
+    check(status != ncclSuccess ? status : end, "exchanging attention");
+}
+
 // Not a blocking call of CUDA: that would never return where a rank does not come to NCCL.
 template <typename Query>
 void Collectives::poll(const Query &query) {

@@ -8,6 +8,7 @@
 #include <nccl.h>
 
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -72,6 +73,13 @@ struct Sum {
     std::uint32_t max_rows, width;
 };
 
+// Floats that every rank sends to every rank, itself too.
+struct Pieces {
+    const float *from;  // [ranks, stride]: rank r gets the first `size` of the r-th
+    float *to;          // [ranks, stride]: those from rank r come to the r-th
+    std::size_t size, stride;
+};
+
 class Collectives {
   public:
     // For sums of at most kMaxRows rows of `width`.
@@ -86,6 +94,7 @@ class Collectives {
     // to [n_rows, ranks * part]: in each row the parts of all ranks, of which this one has `from`
     // [n_rows, part].
     void gather(const float *from, std::uint32_t part, std::uint32_t n_rows, float *to);
+    void exchange(std::initializer_list<Pieces> pieces);
     // Waits for the stream, or for the event in it. Throws KIMI_DEVICE_LOST where another rank
     // failed, or did not come to a sum: nobody waits for it longer.
     void finish();

@@ -212,10 +212,11 @@ class CudaDevice final : public Device, public WholeSteps {
                     Buffer, Buffer out) override {
         KIMI_CHECK(written_.layer == layer && written_.weights == &w);
         recorder().step().weight_bytes += w.kv_b.bytes();
-        recorder().step().kv_bytes += slices_->kv_tokens() * kv_->shape().token_bytes();
+        recorder().step().kv_bytes +=
+            slices_->kv_tokens() * kv_->shape().token_bytes() / kv_->shape().n_shards;
         each_slice([&] {
-            attention_->attend({*slice_, *kv_, *products_, shape, w, weights_.of(w), layer,
-                                at(written_.kv), at(written_.rope), narrow(q), narrow(out)});
+            attention_->attend({*slice_, *kv_, *products_, *collectives_, shape, w, weights_.of(w),
+                                layer, at(written_.kv), at(written_.rope), narrow(q), narrow(out)});
         });
     }
 
@@ -271,8 +272,12 @@ class CudaDevice final : public Device, public WholeSteps {
                     std::span<const std::uint32_t> to) override {
         use(), kv_->move_slots(pages, from, to);
     }
-    void read_slot(std::uint32_t, std::uint32_t, std::byte *) override { whole_pages(); }
-    void write_slot(std::uint32_t, std::uint32_t, const std::byte *) override { whole_pages(); }
+    void read_slot(std::uint32_t page, std::uint32_t offset, std::byte *out) override {
+        use(), kv_->read_slot(page, offset, out);
+    }
+    void write_slot(std::uint32_t page, std::uint32_t offset, const std::byte *in) override {
+        use(), kv_->write_slot(page, offset, in);
+    }
     std::size_t page_bytes() const override { return kv_->page_bytes(); }
     std::size_t ring_bytes() const override { return kv_->ring_bytes(); }
     void copy_page(std::uint32_t from, std::uint32_t to) override {
@@ -391,17 +396,11 @@ class CudaDevice final : public Device, public WholeSteps {
         use();
         return T();
     }
-    [[noreturn]] static void whole_pages() {
-        fail(KIMI_INTERNAL, "pages of the CUDA backend are whole on every GPU");
-    }
-
     static void check_limits(const DeviceLimits &limits) {
         if (limits.kv.type == KvType::f32)
             fail(KIMI_UNSUPPORTED,
                  "field kv.type: f32 is for the CPU, the CUDA backend has bf16 and "
                  "fp8");
-        if (limits.kv.n_shards > 1)
-            fail(KIMI_UNSUPPORTED, "field placement.attention: context is not in the CUDA backend");
         if (limits.kv.kv_rank != kMlaLatent || limits.kv.rope_dim != kMlaRope)
             fail(KIMI_UNSUPPORTED, "the CUDA backend takes ", kMlaLatent, " + ", kMlaRope,
                  " dimensions of latent KV, this model has ", limits.kv.kv_rank, " + ",

@@ -1,6 +1,8 @@
 #include "backend/cuda/kv.h"
 
-#include "kernels/kv_compact.h"
+#include <bit>
+
+#include "kernels/kv_commit.h"
 
 namespace kimi::cuda {
 namespace {
@@ -25,6 +27,7 @@ CudaKv::CudaKv(const KvShape &shape, const DraftShape &draft, cudaStream_t strea
       pages_(shape.n_layers, shape.n_pages, shape.page_bytes(), stream),
       moves_host_(1 + 2 * kMaxMoves, "KV moves"),
       moves_(1 + 2 * kMaxMoves, "KV moves") {
+    if (in_shards()) fresh_ = Pool(shape.n_layers, 1, kPageTokens * shape.token_bytes(), stream);
     const std::size_t token = 2 * std::size_t{draft.kv_dim()} * sizeof(bf16);
     if (draft.n_full > 0)
         draft_pages_ = Pool(draft.n_full, shape.n_pages, kPageTokens * token, stream);
@@ -32,10 +35,14 @@ CudaKv::CudaKv(const KvShape &shape, const DraftShape &draft, cudaStream_t strea
         rings_ = Pool(draft.n_sliding, draft.n_rings, draft.ring_slots * token, stream);
 }
 
+KvShard CudaKv::shard() const {
+    return {static_cast<std::uint32_t>(std::countr_zero(shape_.page_tokens())), shape_.shard};
+}
+
 void CudaKv::move_slots(std::span<const std::uint32_t> pages, std::span<const std::uint32_t> from,
                         std::span<const std::uint32_t> to) {
     const auto n = static_cast<std::uint32_t>(from.size());
-    KIMI_CHECK(n <= kMaxMoves);
+    KIMI_CHECK(n <= kMaxMoves && !in_shards());
     const auto cell = [&](std::uint32_t slot) {
         return pages[slot / kPageTokens] * kPageTokens + slot % kPageTokens;
     };
@@ -54,6 +61,11 @@ void CudaKv::move_slots(std::span<const std::uint32_t> pages, std::span<const st
 
 void CudaKv::compact(const std::uint32_t *n_moves, const std::uint32_t *from,
                      const std::uint32_t *to, std::uint32_t max_moves) const {
+    if (in_shards())
+        return kv_commit({fresh_.memory.data(), pages_.memory.data(),
+                          static_cast<std::int64_t>(pages_.layer_bytes), pages_.n_layers, fp8(),
+                          shard(), from, to, n_moves, max_moves},
+                         stream_);
     kv_compact({pages_.memory.data(), static_cast<std::int64_t>(pages_.layer_bytes),
                 pages_.n_layers, mla_planes(fp8()), from, to, n_moves, max_moves},
                stream_);
@@ -64,7 +76,7 @@ std::size_t CudaKv::draft_token_bytes() const {
 }
 
 std::size_t CudaKv::page_bytes() const {
-    return shape_.n_layers * shape_.page_bytes() +
+    return shape_.n_layers * kPageTokens * shape_.token_bytes() +
            draft_.n_full * kPageTokens * draft_token_bytes();
 }
 
@@ -108,15 +120,47 @@ void CudaKv::transfer(const Pool &pool, std::uint32_t unit, std::uint32_t n_toke
         transfer(pool.at(i, unit), n_tokens, whole + i * n_tokens * draft_token_bytes(), direction);
 }
 
-void CudaKv::transfer_page(std::uint32_t page, std::byte *whole, cudaMemcpyKind direction) {
+void CudaKv::transfer_tokens(std::uint32_t page, std::uint32_t first, std::uint32_t n,
+                             std::byte *host, std::uint32_t host_tokens, std::uint32_t host_first,
+                             cudaMemcpyKind direction) {
     const bool reads = direction == cudaMemcpyDeviceToHost;
-    std::byte *at = whole;
-    for (std::uint32_t i = 0; i < pages_.n_layers; ++i, at += pages_.unit_bytes)
-        check(cudaMemcpyAsync(reads ? static_cast<void *>(at) : pages_.at(i, page),
-                              reads ? static_cast<const void *>(pages_.at(i, page)) : at,
-                              pages_.unit_bytes, direction, stream_),
+    const KvPlanes planes = mla_planes(fp8(), shape_.page_tokens());
+    const std::size_t host_layer = host_tokens * shape_.token_bytes();
+    for (const KvPlane &plane : planes.plane) {
+        if (plane.token_bytes == 0) continue;
+        std::uint8_t *const mine = pages_.at(0, page) + plane.offset + first * plane.token_bytes;
+        std::byte *const theirs = host + host_first * plane.token_bytes;
+        check(cudaMemcpy2DAsync(reads ? static_cast<void *>(theirs) : mine,
+                                reads ? host_layer : pages_.layer_bytes,
+                                reads ? static_cast<const void *>(mine) : theirs,
+                                reads ? pages_.layer_bytes : host_layer,
+                                std::size_t{n} * plane.token_bytes, pages_.n_layers, direction,
+                                stream_),
               "copying KV");
-    transfer(draft_pages_, page, kPageTokens, at, direction);
+        host += host_tokens * plane.token_bytes;
+    }
+}
+
+void CudaKv::transfer_slot(std::uint32_t page, std::uint32_t offset, std::byte *slot,
+                           cudaMemcpyKind direction) {
+    KIMI_CHECK(shard().holds(offset));
+    transfer_tokens(page, offset % shape_.page_tokens(), 1, slot, 1, 0, direction);
+    check(cudaStreamSynchronize(stream_), "copying KV");
+}
+
+void CudaKv::read_slot(std::uint32_t page, std::uint32_t offset, std::byte *out) {
+    transfer_slot(page, offset, out, cudaMemcpyDeviceToHost);
+}
+
+void CudaKv::write_slot(std::uint32_t page, std::uint32_t offset, const std::byte *in) {
+    transfer_slot(page, offset, const_cast<std::byte *>(in), cudaMemcpyHostToDevice);
+}
+
+void CudaKv::transfer_page(std::uint32_t page, std::byte *whole, cudaMemcpyKind direction) {
+    const std::uint32_t n = shape_.page_tokens();
+    transfer_tokens(page, 0, n, whole, kPageTokens, shape_.shard * n, direction);
+    transfer(draft_pages_, page, kPageTokens,
+             whole + shape_.n_layers * kPageTokens * shape_.token_bytes(), direction);
     check(cudaStreamSynchronize(stream_), "copying KV");
 }
 

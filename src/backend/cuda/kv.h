@@ -7,6 +7,7 @@
 #include "backend/cuda/stream.h"
 #include "backend/device.h"
 #include "base/bf16.h"
+#include "kernels/kv_layout.h"
 
 namespace kimi::cuda {
 
@@ -16,18 +17,29 @@ class CudaKv {
 
     const KvShape &shape() const { return shape_; }
     bool fp8() const { return shape_.type == KvType::fp8; }
+    bool in_shards() const { return shape_.n_shards > 1; }
+    KvShard shard() const;
     // Of a layer.
     std::uint8_t *pages(std::uint32_t layer) const { return pages_.at(layer); }
+    // In shards, what a pass writes, as a whole page: row r as token r. Otherwise null.
+    std::uint8_t *fresh(std::uint32_t layer) const {
+        return in_shards() ? fresh_.at(layer) : nullptr;
+    }
     bf16 *draft(DraftLayerRef layer) const {
         return reinterpret_cast<bf16 *>((layer.sliding ? rings_ : draft_pages_).at(layer.index));
     }
 
     // As KvMemory says. What they enqueue runs behind the passes; reads and writes wait for it.
+    // move_slots() is for whole pages.
     void move_slots(std::span<const std::uint32_t> pages, std::span<const std::uint32_t> from,
                     std::span<const std::uint32_t> to);
-    // The same of cells (kv_compact.h), by a list on the device that has at most max_moves.
+    // The same of cells, by a list on the device that has at most max_moves: in shards
+    // kv_commit.h's, from rows of the pass, otherwise kv_compact.h's.
     void compact(const std::uint32_t *n_moves, const std::uint32_t *from, const std::uint32_t *to,
                  std::uint32_t max_moves) const;
+    // One slot of the target in all layers, which the GPU holds.
+    void read_slot(std::uint32_t page, std::uint32_t offset, std::byte *out);
+    void write_slot(std::uint32_t page, std::uint32_t offset, const std::byte *in);
     std::size_t page_bytes() const;
     std::size_t ring_bytes() const;
     void copy_page(std::uint32_t from, std::uint32_t to);
@@ -54,6 +66,13 @@ class CudaKv {
         }
     };
 
+    void transfer_slot(std::uint32_t page, std::uint32_t offset, std::byte *slot,
+                       cudaMemcpyKind direction);
+    // Tokens [first, first + n) of what the GPU has of a page, in all layers. The host's page has
+    // host_tokens, of which these begin at host_first.
+    void transfer_tokens(std::uint32_t page, std::uint32_t first, std::uint32_t n, std::byte *host,
+                         std::uint32_t host_tokens, std::uint32_t host_first,
+                         cudaMemcpyKind direction);
     std::size_t draft_token_bytes() const;  // with the KV heads of all ranks
     void copy_unit(const Pool &pool, std::uint32_t from, std::uint32_t to);
     // Between a unit of the drafter and a byte string with the heads of all ranks.
@@ -66,7 +85,7 @@ class CudaKv {
     KvShape shape_;
     DraftShape draft_;
     cudaStream_t stream_;
-    Pool pages_, draft_pages_, rings_;
+    Pool pages_, fresh_, draft_pages_, rings_;
     PinnedArray<std::uint32_t> moves_host_;  // n, from, to
     DeviceArray<std::uint32_t> moves_;
     Event moved_;

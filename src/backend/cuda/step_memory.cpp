@@ -69,7 +69,7 @@ void StepMemory::accept(const PassTables &target, const float *logits, std::uint
            stream_);
     tree_accept({&in->n_sequences, shape.sequences, in->first_row, in->rows, rows->token,
                  out->parent, out->target, rows->cell, out->n_committed, out->path, out->token,
-                 &out->n_moves, out->from, out->to},
+                 &out->n_moves, out->from, out->to, kv.in_shards()},
                 stream_);
     stamp();
     kv.compact(&out->n_moves, out->from, out->to, shape.rows);
