@@ -36,8 +36,9 @@ Estimate estimate(const Deployment &deployment, std::uint64_t memory_bytes) {
                           Routing(dims.target, experts, 1));
     Estimate out;
     out.devices = placement.ranks;
-    out.device = model.memory({deployment.prefill_chunk, deployment.max_nodes + 1,
-                               deployment.draft_sessions, cpu ? 0 : deployment.graph_bytes()});
+    out.device =
+        model.memory({deployment.prefill_chunk, deployment.max_nodes + 1, deployment.draft_sessions,
+                      cpu ? 0 : deployment.graph_bytes(), context, !cpu});
     out.device.workspace += split_bytes;
     const std::uint64_t tokens =
         deployment.kv_capacity_tokens > 0 ? deployment.kv_capacity_tokens : context;

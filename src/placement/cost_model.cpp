@@ -84,51 +84,18 @@ double CostModel::attended_share() const {
     return placement_.attention == AttentionSplit::context ? 1.0 / placement_.ranks : 1;
 }
 
-// Keys and values of one token in one layer of the drafter, bf16, of the heads of one rank.
-std::uint64_t CostModel::draft_token_bytes() const {
-    const DrafterDims &d = *dims_.drafter;
-    return std::uint64_t{2} * 2 * d.head_dim * std::max(1U, d.n_kv_heads / placement_.ranks);
-}
-
-// Activations in fp32, and the drafter's rings.
-std::uint64_t CostModel::workspace_bytes(const WorkLimits &limits) const {
-    const TargetDims &t = dims_.target;
-    const std::uint64_t ranks = placement_.ranks, heads = attended_heads();
-    // Per row of a chunk: residual, input and two outputs of a block; latents; own queries and
-    // outputs; absorbed ones of all heads that are attended; gate and up of the widest layer and of
-    // a token's experts; router logits.
-    std::uint64_t row = 4 * t.hidden + t.q_rank + t.latent_dim() + t.rope_dim + t.n_experts;
-    row += t.n_heads / ranks * (t.qk_dim() + t.v_dim) + heads * (t.latent_dim() + t.kv_rank);
-    row += 2 *
-           std::max(t.n_dense_layers > 0 ? t.dense_width : 0, t.n_shared_experts * t.expert_width) /
-           ranks;
-    row += 2 * t.top_k * t.expert_width / placement_.slices();
-    if (dims_.drafter) row += dims_.drafter->n_taps * t.hidden;
-    // Per row of a tree: logits of the rank's part of the vocabulary; per head and split a partial
-    // output with its log-sum-exp.
-    const std::uint64_t tree_row =
-        t.vocab / ranks + heads * machine_.multiprocessors * (t.kv_rank + 1);
-    std::uint64_t bytes =
-        4 * (row * std::max(limits.chunk_rows, limits.tree_rows) + tree_row * limits.tree_rows);
-    if (dims_.drafter) {
-        const DrafterDims &d = *dims_.drafter;
-        bytes += std::uint64_t{limits.draft_sessions} * d.n_sliding_layers *
-                 (d.window + d.block_size) * draft_token_bytes();
-    }
-    return bytes;
-}
-
 DeviceMemory CostModel::memory(const WorkLimits &limits) const {
     const TargetDims &t = dims_.target;
     DeviceMemory out;
     out.drafter = static_cast<std::uint64_t>(held_[WeightPart::drafter]);
     out.weights = static_cast<std::uint64_t>(held_.sum()) - out.drafter;
-    out.workspace = workspace_bytes(limits);
+    out.workspace = workspace_bytes(dims_, placement_, machine_.multiprocessors, limits);
     out.graphs = limits.graph_bytes;
     out.reserved = machine_.reserved_bytes;
     out.total = machine_.memory_bytes;
     out.token = static_cast<std::uint64_t>(t.n_layers * kv_token_bytes(kv_, t) * attended_share());
-    if (dims_.drafter) out.token += dims_.drafter->n_full_layers * draft_token_bytes();
+    if (dims_.drafter)
+        out.token += dims_.drafter->n_full_layers * draft_token_bytes(*dims_.drafter, placement_);
     if (!out.fits()) return out;
     const std::uint64_t left = out.total - out.fixed();
     out.capacity_tokens = left / out.token / kPageTokens * kPageTokens;
@@ -245,8 +212,9 @@ double CostModel::draft_ms(const Rates &rates, double context) const {
     const DrafterDims &d = *dims_.drafter;
     const double kv_tokens =
         d.n_full_layers * context + d.n_sliding_layers * std::min(context, double(d.window));
-    const double bytes = held_[WeightPart::drafter] + held_[WeightPart::head] +
-                         kv_tokens * static_cast<double>(draft_token_bytes());
+    const double bytes =
+        held_[WeightPart::drafter] + held_[WeightPart::head] +
+        kv_tokens * static_cast<double>(draft_token_bytes(*dims_.drafter, placement_));
     // Two sums per layer, and the gather of fc's output.
     const double exchange_us = all_reduce_us(machine_, rates, placement_.ranks,
                                              d.block_size * dims_.target.hidden * kActivationBytes);

@@ -13,6 +13,7 @@
 #include "placement/machine.h"
 #include "placement/placement.h"
 #include "placement/routing.h"
+#include "placement/workspace.h"
 
 namespace kimi {
 
@@ -33,14 +34,6 @@ class PerPart {
 
   private:
     std::array<double, kWeightParts> values_{};
-};
-
-// What is computed with at most.
-struct WorkLimits {
-    std::uint32_t chunk_rows = 256;  // of a prompt
-    std::uint32_t tree_rows = 64;    // root and nodes
-    std::uint32_t draft_sessions = 16;
-    std::uint64_t graph_bytes = 0;  // of a device, for CUDA graphs
 };
 
 // Bytes on one device.
@@ -128,7 +121,6 @@ class CostModel {
         double pairs;      // (row, token) that attention computes
         double overlap = 1;
     };
-    std::uint64_t workspace_bytes(const WorkLimits &limits) const;
     StepCost cost(const Rates &rates, const Pass &pass) const;
     double matmul_flops(const Pass &pass) const;
     double attention_ms(const Rates &rates, const Pass &pass) const;
@@ -137,7 +129,6 @@ class CostModel {
     // Heads that one rank's attention computes, and its share of the context.
     std::uint32_t attended_heads() const;
     double attended_share() const;
-    std::uint64_t draft_token_bytes() const;
 
     ModelDims dims_;
     Placement placement_;

@@ -108,7 +108,7 @@ PlanRequest make_request(const Options &o, const Deployment &deployment) {
     r.tree_rows = o.rows;
     r.overlap = o.overlap;
     r.limits = {deployment.prefill_chunk, deployment.max_nodes + 1, deployment.draft_sessions,
-                deployment.graph_bytes()};
+                deployment.graph_bytes(), limit};
     return r;
 }
 
