@@ -90,9 +90,12 @@ class Workspace {
     std::uint64_t split_products() const {
         return std::uint64_t{2} * multiprocessors_ * 32 * 64 * sizeof(float);
     }
-    // Of each slice and of the passes of a step: pages and about 200 bytes per row.
+    // Of each slice, which may be half full, and of the passes of a step: pages and about 200 bytes
+    // per row.
     std::uint64_t tables() const {
-        const std::uint64_t slices = (rows_ + kSliceRows - 1) / kSliceRows,
+        const std::uint64_t slices = rows_ <= kSliceRows
+                                         ? 1
+                                         : 2 * ((rows_ + kSliceRows - 1) / kSliceRows),
                             pages = limits_.context / kPageTokens + 2;
         return (slices + 3) * kSliceRows * (pages * sizeof(std::uint32_t) + 200);
     }

@@ -51,10 +51,9 @@ std::vector<Reply> replies(const std::shared_ptr<Engine> &engine, std::size_t n_
     return out;
 }
 
-std::shared_ptr<Engine> engine(int n_devices, std::uint32_t chunk, std::uint32_t sessions,
-                               const char *graphs = R"({"eager": true})") {
-    return test::TinyCuda(cat(R"("ranks": )", n_devices, R"(, "prefill_chunk": )", chunk,
-                              R"(, "graphs": )", graphs),
+std::shared_ptr<Engine> engine(const std::string &ranks, std::uint32_t chunk,
+                               std::uint32_t sessions, const char *graphs = R"({"eager": true})") {
+    return test::TinyCuda(cat(ranks, R"(, "prefill_chunk": )", chunk, R"(, "graphs": )", graphs),
                           sessions)
         .open();
 }
@@ -67,9 +66,10 @@ std::uint32_t most(Engine &engine,
     return rows;
 }
 
-void check_prompts(int n_devices) {
-    cudart::start({.n_devices = n_devices, .n_sms = 4});
-    const auto wide = engine(n_devices, 512, 2), narrow = engine(n_devices, 64, 2);
+void check_prompts(const std::string &ranks) {
+    CAPTURE(ranks);
+    cudart::start({.n_devices = 2, .n_sms = 4});
+    const auto wide = engine(ranks, 512, 2), narrow = engine(ranks, 64, 2);
     CHECK(replies(wide, 1, 117, 7) == replies(narrow, 1, 117, 7));
     CHECK(replies(wide, 2, 70, 7) == replies(narrow, 2, 70, 7));
     const auto prompt_rows = [](const StepRecord &step) { return step.prompt_rows; };
@@ -78,25 +78,15 @@ void check_prompts(int n_devices) {
     CHECK(cudart::last_fault() == "");
 }
 
-}  // namespace
-
-TEST_CASE("cuda: prompts in wide passes have the bits of those in narrow ones") {
-    check_prompts(1);
-}
-
-TEST_CASE("cuda: prompts in wide passes on two GPUs" * doctest::test_suite("slow")) {
-    check_prompts(2);
-}
-
-TEST_CASE("cuda: many sessions decode in one pass what each says alone") {
-    cudart::start({.n_sms = 4});
-    // Trees of seven rows, one of them in two slices; blocks of eight rows.
+// Trees of seven rows, of which ten do not fit a slice; blocks of eight rows.
+void check_decoding(const std::string &ranks) {
+    cudart::start({.n_devices = 2, .n_sms = 4});
     constexpr std::uint32_t kSessions = 10;
-    const auto together = engine(1, 256, kSessions);
+    const auto together = engine(ranks, 256, kSessions);
     const auto all = replies(together, kSessions, 5, 6);
     CHECK(most(*together, [](const StepRecord &step) { return step.decode_rows; }) ==
           7 * kSessions);
-    const auto alone = engine(1, 256, 1);
+    const auto alone = engine(ranks, 256, 1);
     for (std::uint32_t i = 0; i < kSessions; ++i) {
         CAPTURE(i);
         SessionOptions options = test::plain_greedy(kReply);
@@ -108,9 +98,29 @@ TEST_CASE("cuda: many sessions decode in one pass what each says alone") {
     }
 }
 
+}  // namespace
+
+TEST_CASE("cuda: prompts in wide passes have the bits of those in narrow ones") {
+    check_prompts(R"("ranks": 1)");
+}
+
+TEST_CASE("cuda: prompts in wide passes on two GPUs" * doctest::test_suite("slow")) {
+    check_prompts(R"("ranks": 2)");
+    check_prompts(test::context_ranks(2));
+}
+
+TEST_CASE("cuda: many sessions decode in one pass what each says alone") {
+    check_decoding(R"("ranks": 1)");
+}
+
+TEST_CASE("cuda: many sessions decode in one pass with the context split" *
+          doctest::test_suite("slow")) {
+    check_decoding(test::context_ranks(2));
+}
+
 TEST_CASE("cuda: blocks that a bucket of many sessions has no room for are drafted without it") {
     cudart::start({.n_sms = 4});
-    const auto graphs = engine(1, 64, 3, R"({"widths": [8, 32], "sessions": [12]})");
-    CHECK(replies(graphs, 3, 5, 5) == replies(engine(1, 64, 3), 3, 5, 5));
+    const auto graphs = engine(R"("ranks": 1)", 64, 3, R"({"widths": [8, 32], "sessions": [12]})");
+    CHECK(replies(graphs, 3, 5, 5) == replies(engine(R"("ranks": 1)", 64, 3), 3, 5, 5));
     CHECK(cudart::last_fault() == "");
 }

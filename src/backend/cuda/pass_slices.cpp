@@ -56,26 +56,42 @@ Sequence part_of(Sequence sequence, std::uint32_t begin, std::uint32_t end) {
     return sequence;
 }
 
-// A block is in one slice.
-std::uint32_t slice_rows(std::uint32_t block_size) {
-    return block_size == 0 ? kMaxRows : kMaxRows / block_size * block_size;
+bool is_whole(const StepPlan &plan, const PlanSequence &tree) {
+    return plan.word[tree.first_row + tree.n_rows - 1] != 0;
+}
+bool is_whole(const DraftPlan &plan, const DraftSequence &) {
+    const bool block = !plan.token.empty();
+    return block;
+}
+
+// Where the slice that begins at a row ends.
+template <typename Plan>
+std::uint32_t end_of_slice(const Plan &plan, std::uint32_t begin) {
+    const auto n_rows = static_cast<std::uint32_t>(plan.position.size());
+    if (n_rows - begin <= kMaxRows) return n_rows;
+    const std::uint32_t end = begin + kMaxRows;
+    for (const auto &s : plan.sequences)
+        if (s.first_row < end && s.first_row + s.n_rows > end && is_whole(plan, s))
+            return s.first_row;
+    return end;
 }
 
 }  // namespace
 
 PassSlices::PassSlices(std::uint32_t max_rows, std::uint32_t max_context, const DraftShape &draft) {
-    const std::uint32_t rows = slice_rows(draft.block_size), n = (max_rows + rows - 1) / rows;
+    // Two that follow each other have more than kMaxRows rows together.
+    const std::uint32_t n = max_rows <= kMaxRows ? 1 : 2 * ((max_rows + kMaxRows - 1) / kMaxRows);
     slices_.reserve(n);
     for (std::uint32_t i = 0; i < n; ++i) slices_.emplace_back(max_context, draft);
 }
 
 template <typename Plan, typename Sequence>
-void PassSlices::cut(const Plan &plan, std::uint32_t rows,
-                     std::array<Sequence, kMaxRows> &sequences, cudaStream_t stream) {
+void PassSlices::cut(const Plan &plan, std::array<Sequence, kMaxRows> &sequences,
+                     cudaStream_t stream) {
     const auto n_rows = static_cast<std::uint32_t>(plan.position.size());
     n_ = 0;
-    for (std::uint32_t begin = 0; begin < n_rows; begin += rows) {
-        const std::uint32_t end = std::min(begin + rows, n_rows);
+    for (std::uint32_t begin = 0, end = 0; begin < n_rows; begin = end) {
+        end = end_of_slice(plan, begin);
         std::size_t n = 0;
         for (const Sequence &sequence : plan.sequences) {
             const Sequence part = part_of(sequence, begin, end);
@@ -90,12 +106,11 @@ void PassSlices::set(const StepPlan &plan, cudaStream_t stream) {
     kv_tokens_ = 0;
     for (const PlanSequence &s : plan.sequences)
         kv_tokens_ += plan.slot[s.first_row + s.n_rows - 1] + 1;
-    cut(plan, kMaxRows, plan_sequences_, stream);
+    cut(plan, plan_sequences_, stream);
 }
 
 void PassSlices::set(const DraftPlan &plan, cudaStream_t stream) {
-    const bool blocks = !plan.token.empty();
-    cut(plan, blocks ? slice_rows(plan.sequences[0].n_rows) : kMaxRows, draft_sequences_, stream);
+    cut(plan, draft_sequences_, stream);
 }
 
 }  // namespace kimi::cuda

@@ -1,7 +1,7 @@
 // The tables of a pass. The kernels take 64 rows: a larger pass is slices of them, over which each
 // operation runs one after the other before the next operation begins. So weights come from memory
 // once and then from L2, rows see what rows before them have written, and a row has the same bits
-// whatever the pass around it.
+// whatever the pass around it. Trees and blocks, whose rows see each other, are in one slice.
 #pragma once
 
 #include <array>
@@ -29,8 +29,7 @@ class PassSlices {
 
   private:
     template <typename Plan, typename Sequence>
-    void cut(const Plan &plan, std::uint32_t slice_rows, std::array<Sequence, kMaxRows> &sequences,
-             cudaStream_t stream);
+    void cut(const Plan &plan, std::array<Sequence, kMaxRows> &sequences, cudaStream_t stream);
 
     std::vector<PassTables> slices_;
     std::size_t n_ = 1, kv_tokens_ = 0;
