@@ -236,15 +236,12 @@ class Device : public KvMemory {
     // to fp32, then evaluated accurately (it reaches 262143 rad).
     virtual void rope(std::span<const float> inv_freq, float amplitude, Buffer table) = 0;
     // Normalises and rotates the new latents, which are the same on all ranks, and writes them to
-    // their slots: kv [rows, kv_rank + rope].
-    virtual void mla_write(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w,
-                           Buffer kv, Buffer rope) = 0;
-    // Absorbed attention over the pages: q [rows, heads * (nope + rope)] -> out [rows, heads * v].
-    // Where the KV is in shards, ranks attend with all heads to what they hold, and partial results
-    // are merged by log-sum-exp in the order of the ranks. Reads tree rows as the last mla_write
-    // of the same layer and pass got them.
-    virtual void mla_attend(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w,
-                            Buffer q, Buffer rope, Buffer out) = 0;
+    // their slots: kv [rows, kv_rank + rope]. Then absorbed attention over the pages: q [rows,
+    // heads * (nope + rope)] -> out [rows, heads * v]. Where the KV is in shards, ranks attend with
+    // all heads to what they hold, and partial results are merged by log-sum-exp in the order of
+    // the ranks.
+    virtual void mla(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w, Buffer q,
+                     Buffer kv, Buffer rope, Buffer out) = 0;
 
     // y [rows, hidden] += sum over the chosen experts that this rank has of weight * expert(x).
     // logits [rows, n_experts].

@@ -104,8 +104,7 @@ void Target::attention(std::uint32_t layer) {
     d_.linear({{{&w.q_a, a_, q_a_, c_.q_rank}, {&w.kv_a, a_, kv_, c_.latent_dim()}}}, Rows::all);
     d_.rms_norm(q_a_, w.q_a_norm, w.mla.norm_eps, Rows::all, q_a_);
     d_.linear({{{&w.q_b, q_a_, q_, 0, true}}}, Rows::all);
-    d_.mla_write(layer, mla_, w.mla, kv_, rope_);
-    d_.mla_attend(layer, mla_, w.mla, q_, rope_, o_);
+    d_.mla(layer, mla_, w.mla, q_, kv_, rope_, o_);
     d_.linear({{{&w.o, o_, y_}}}, Rows::all);
 }
 

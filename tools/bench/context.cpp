@@ -20,7 +20,7 @@ double attention_seconds(Session &session) {
     const MlaShape shape{c.n_heads, c.nope_dim, c.rope_dim, c.v_dim, c.kv_rank, c.softmax_scale()};
     const Buffer q = device.alloc(1, c.n_heads * c.qk_dim()),
                  out = device.alloc(1, c.n_heads * c.v_dim);
-    const Buffer rope = device.alloc(1, c.rope_dim);
+    const Buffer kv = device.alloc(1, c.latent_dim()), rope = device.alloc(1, c.rope_dim);
     PlanBuilder builder(1);
     builder.add_prompt(session.kv().pages, session.pending(), session.kv().n_tokens, false);
     device.begin(builder.plan());
@@ -28,7 +28,7 @@ double attention_seconds(Session &session) {
     for (int pass = 0; pass < 25; ++pass) {
         const auto start = std::chrono::steady_clock::now();
         for (std::uint32_t layer = 0; layer < c.n_layers; ++layer)
-            device.mla_attend(layer, shape, runner.weights().layers[layer].mla, q, rope, out);
+            device.mla(layer, shape, runner.weights().layers[layer].mla, q, kv, rope, out);
         seconds.push_back(
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }

@@ -140,25 +140,10 @@ class CpuDevice final : public Device {
         });
     }
 
-    void mla_write(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w, Buffer kv,
-                   Buffer rope) override {
+    void mla(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w, Buffer q, Buffer kv,
+             Buffer rope, Buffer out) override {
         const RecordedTime time(step().attention);
-        for (const PlanSequence &sequence : plan_.sequences)
-            for (std::uint32_t r = sequence.first_row; r < sequence.first_row + sequence.n_rows;
-                 ++r) {
-                float *row = kv.row(r);
-                k_.rms_norm(row, w.kv_norm.data, shape.kv_rank, w.norm_eps, row);
-                rotate_pairs(row + shape.kv_rank, shape.rope_dim, rope.row(r));
-                pass_kv_.store(0, r / kPageTokens, r % kPageTokens, row);
-                const std::uint32_t slot = plan_.slot[r];
-                if (holds(slot))
-                    kv_.store(layer, sequence.pages[slot / kPageTokens], held_offset(slot), row);
-            }
-    }
-
-    void mla_attend(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w, Buffer q,
-                    Buffer rope, Buffer out) override {
-        const RecordedTime time(step().attention);
+        write_latents(layer, shape, w, kv, rope);
         const std::int64_t waited_before = step().collectives;
         step().weight_bytes += w.kv_b.bytes();
         for (const PlanSequence &sequence : plan_.sequences) {
@@ -416,6 +401,21 @@ class CpuDevice final : public Device {
             const auto first = static_cast<std::uint32_t>(i % chunks) * kChunk;
             task(head, first, std::min(kChunk, n_rows - first));
         });
+    }
+
+    void write_latents(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w, Buffer kv,
+                       Buffer rope) {
+        for (const PlanSequence &sequence : plan_.sequences)
+            for (std::uint32_t r = sequence.first_row; r < sequence.first_row + sequence.n_rows;
+                 ++r) {
+                float *row = kv.row(r);
+                k_.rms_norm(row, w.kv_norm.data, shape.kv_rank, w.norm_eps, row);
+                rotate_pairs(row + shape.kv_rank, shape.rope_dim, rope.row(r));
+                pass_kv_.store(0, r / kPageTokens, r % kPageTokens, row);
+                const std::uint32_t slot = plan_.slot[r];
+                if (holds(slot))
+                    kv_.store(layer, sequence.pages[slot / kPageTokens], held_offset(slot), row);
+            }
     }
 
     // queries_[r][own + h] = (q_nope W_UK[h], rotated q_rope)

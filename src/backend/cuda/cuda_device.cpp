@@ -202,21 +202,14 @@ class CudaDevice final : public Device, public WholeSteps {
         });
     }
 
-    void mla_write(std::uint32_t layer, const MlaShape &, const MlaWeights &w, Buffer kv,
-                   Buffer rope) override {
-        // The kernel that rotates the queries also writes the latents: mla_attend calls it.
-        written_ = {layer, &w, kv, rope};
-    }
-
-    void mla_attend(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w, Buffer q,
-                    Buffer, Buffer out) override {
-        KIMI_CHECK(written_.layer == layer && written_.weights == &w);
+    void mla(std::uint32_t layer, const MlaShape &shape, const MlaWeights &w, Buffer q, Buffer kv,
+             Buffer rope, Buffer out) override {
         recorder().step().weight_bytes += w.kv_b.bytes();
         recorder().step().kv_bytes +=
             slices_->kv_tokens() * kv_->shape().token_bytes() / kv_->shape().n_shards;
         each_slice([&] {
             attention_->attend({*slice_, *kv_, *products_, *collectives_, shape, w, weights_.of(w),
-                                layer, at(written_.kv), at(written_.rope), narrow(q), narrow(out)});
+                                layer, at(kv), at(rope), narrow(q), narrow(out)});
         });
     }
 
@@ -429,13 +422,6 @@ class CudaDevice final : public Device, public WholeSteps {
         return last.place().first_pick + last.n_picked();
     }
 
-    // What mla_write leaves to mla_attend.
-    struct Written {
-        std::uint32_t layer = 0;
-        const MlaWeights *weights = nullptr;
-        Buffer kv, rope;
-    };
-
     int gpu_, n_sms_ = 0;
     std::shared_ptr<Group> group_;
     std::uint32_t rank_;
@@ -454,7 +440,6 @@ class CudaDevice final : public Device, public WholeSteps {
     std::optional<Collectives> collectives_;
     std::optional<Graphs> graphs_;
     std::optional<Logits> logits_;
-    Written written_;
     DeviceArray<float> embedded_;  // [rows, hidden] of this rank's part of the vocabulary
     DeviceArray<float> split_;     // [rows, outputs] of this rank's parts of products
 };
