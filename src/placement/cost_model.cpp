@@ -105,9 +105,11 @@ std::uint64_t CostModel::workspace_bytes(const WorkLimits &limits) const {
     row += 2 * t.top_k * t.expert_width / placement_.slices();
     if (dims_.drafter) row += dims_.drafter->n_taps * t.hidden;
     // Per row of a tree: logits of the rank's part of the vocabulary; per head and split a partial
-    // output with its log-sum-exp.
-    const std::uint64_t tree_row =
-        t.vocab / ranks + heads * machine_.multiprocessors * (t.kv_rank + 1);
+    // output with its log-sum-exp. GPUs make a split per multiprocessor, and half as many for more
+    // than 32 heads.
+    const std::uint64_t wave = machine_.multiprocessors,
+                        splits = heads > 32 ? std::max<std::uint64_t>(1, wave / 2) : wave;
+    const std::uint64_t tree_row = t.vocab / ranks + heads * splits * (t.kv_rank + 1);
     std::uint64_t bytes =
         4 * (row * std::max(limits.chunk_rows, limits.tree_rows) + tree_row * limits.tree_rows);
     if (dims_.drafter) {
