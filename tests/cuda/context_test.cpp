@@ -1,4 +1,5 @@
 // The KV in shards: each GPU has a part of every page, and all attend with the heads of all.
+#include "capi/goldens.h"
 #include "engine/estimate.h"
 #include "engine/session_file.h"
 #include "engine/sessions.h"
@@ -91,6 +92,23 @@ std::vector<std::byte> save(Session &session) {
         const auto *bytes = static_cast<const std::byte *>(data);
         out.insert(out.end(), bytes, bytes + n);
     });
+    return out;
+}
+
+// The target's KV of the first n slots of a session, bf16.
+std::vector<std::byte> kv_of(Session &session, std::uint32_t n) {
+    const Runner &runner = session.engine().runner();
+    const std::size_t token = runner.kv().token_bytes();
+    std::vector<std::byte> page(runner.memory().page_bytes()), out;
+    for (std::uint32_t slot = 0; slot < n; ++slot) {
+        if (slot % kPageTokens == 0)
+            runner.memory().read_page(session.kv().pages[slot / kPageTokens], page.data());
+        for (std::uint32_t layer = 0; layer < runner.kv().n_layers; ++layer) {
+            const auto at = page.begin() + static_cast<std::ptrdiff_t>(
+                                               (layer * kPageTokens + slot % kPageTokens) * token);
+            out.insert(out.end(), at, at + static_cast<std::ptrdiff_t>(token));
+        }
+    }
     return out;
 }
 
@@ -189,3 +207,39 @@ TEST_CASE("cuda: the KV of a token takes what the estimate says, split by contex
         }
     }
 }
+
+TEST_SUITE_BEGIN("slow");
+
+// Its tree leaves the likeliest path: slot 42 becomes slot 37, and 8 tokens of a page are on a GPU.
+TEST_CASE(
+    "cuda: with the context split over eight GPUs, steps that they do by themselves give the "
+    "golden's tokens, and leave the KV that those with the host leave") {
+    cudart::start({.n_devices = 8, .n_sms = 4});
+    const auto engine = test::cuda_engine(
+        cat(test::context_ranks(8),
+            R"(, "graphs": {"widths": [8], "sessions": [1]}, "speculation": {"max_nodes": 7})"));
+    const test::GoldenReply golden = test::golden_replies()[11];
+    REQUIRE(golden.prompt.size() == 29);
+    SessionOptions options = test::plain_greedy(12);
+    options.draft_budget = 7;
+    SessionOptions observed = options;
+    observed.logprobs = 1;  // are the host's
+    std::vector<std::vector<std::byte>> kv;
+    std::vector<std::uint64_t> launches;
+    for (const SessionOptions &o : {options, observed}) {
+        Session session(engine, o);
+        session.append(golden.prompt);
+        test::finish_prompt(session);
+        const std::uint64_t before = cudart::n_calls("cudaGraphLaunch");
+        test::finish(session);
+        CHECK(std::ranges::equal(session.tokens().subspan(29), golden.tokens));
+        launches.push_back(cudart::n_calls("cudaGraphLaunch") - before);
+        CHECK(session.stats().accepted > 4);
+        kv.push_back(kv_of(session, 39));
+    }
+    CHECK(2 * launches[0] < launches[1]);
+    CHECK(kv[0] == kv[1]);
+    CHECK(cudart::last_fault() == "");
+}
+
+TEST_SUITE_END();

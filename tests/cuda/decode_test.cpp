@@ -58,17 +58,15 @@ TEST_CASE("cuda: two and eight GPUs give the goldens' tokens, drafting") {
     }
 }
 
-TEST_CASE("cuda: with the context split over the GPUs they give the goldens' tokens, drafting") {
-    for (const int n : {2, 8}) {
-        for (const char *options :
-             {R"("graphs": {"eager": true})",
-              R"("graphs": {"widths": [8], "sessions": [1]}, "speculation": {"max_nodes": 7})"}) {
-            CAPTURE(n);
-            CAPTURE(options);
-            cudart::start({.n_devices = n, .n_sms = 4});
-            const auto engine = test::cuda_engine(cat(test::context_ranks(n), ", ", options));
-            CHECK(check_reply(engine, "thinking-1", 7) > 3);
-            CHECK(cudart::last_fault() == "");
-        }
-    }
+TEST_CASE("cuda: with the context split over two GPUs they give the goldens' tokens, drafting") {
+    const auto check = [](const char *graphs, std::uint32_t n_tokens) {
+        CAPTURE(graphs);
+        cudart::start({.n_devices = 2, .n_sms = 4});
+        const auto engine = test::cuda_engine(
+            cat(test::context_ranks(2), ", ", graphs, R"(, "speculation": {"max_nodes": 7})"));
+        CHECK(check_reply(engine, "thinking-1", 7, n_tokens) > n_tokens / 4);
+        CHECK(cudart::last_fault() == "");
+    };
+    check(R"("graphs": {"eager": true})", 6);
+    check(R"("graphs": {"widths": [8], "sessions": [1]})", 12);
 }

@@ -40,8 +40,9 @@ std::uint64_t after(std::uint64_t n, Pace pace) {
 
 class EveryCall {
   public:
-    EveryCall(int n_devices, bool graphs)
-        : tiny_(cat(R"("ranks": )", n_devices, R"(, "graphs": )",
+    EveryCall(int n_devices, bool graphs, bool by_context = false)
+        : tiny_(cat(by_context ? test::context_ranks(n_devices) : test::cuda_ranks(n_devices),
+                    R"(, "graphs": )",
                     graphs ? R"({"widths": [8], "sessions": [1]})" : R"({"eager": true})")) {
         machine_.n_devices = n_devices;
         machine_.n_sms = 4;
@@ -206,6 +207,10 @@ TEST_CASE("cuda: calls that fail on two GPUs end in a status") {
     eager.fail_creation(Pace::some);
     eager.fail_step(Pace::some);
     EveryCall(2, true).fail_step(Pace::some);
+}
+
+TEST_CASE("cuda: calls that fail on two GPUs with the context split end in a status") {
+    for (const bool graphs : {false, true}) EveryCall(2, graphs, true).fail_step(Pace::some);
 }
 
 TEST_SUITE_END();

@@ -221,8 +221,14 @@ TEST_CASE("cost: tokens of context that fit") {
     check_near(tokens(AttentionSplit::tensor, KvFormat::fp8_flat), 525e3);
     check_near(tokens(AttentionSplit::tensor, KvFormat::fp8), 525e3 * 576 / 656);
     check_near(tokens(AttentionSplit::tensor, KvFormat::bf16), 525e3 / 2);
-    // All heads' partial results are kept for every split of a tree: 1.6 GB.
+    // All heads' partial results are kept for every split of a tree: 0.8 GB.
     check_near(tokens(AttentionSplit::context, KvFormat::fp8_flat), 8 * 525e3, 0.1);
+    const auto workspace = [](AttentionSplit attention) {
+        return double(cost_model(k26(), placement(8, attention)).memory({256, 64, 0}).workspace);
+    };
+    // fp32 of 64 rows: 64 heads in 94 parts, 8 in 188; queries and outputs of 56 heads more.
+    check_near(workspace(AttentionSplit::context) - workspace(AttentionSplit::tensor),
+               64.0 * (64 * 94 - 8 * 188) * 513 * 4 + 256.0 * 56 * (576 + 512) * 4, 1e-6);
 
     const DeviceMemory plain = cost_model(k26(), placement(8), KvFormat::fp8).memory({});
     const DeviceMemory drafting = cost_model(k26(true), placement(8), KvFormat::fp8).memory({});
