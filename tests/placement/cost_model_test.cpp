@@ -226,9 +226,10 @@ TEST_CASE("cost: tokens of context that fit") {
     const auto workspace = [](AttentionSplit attention) {
         return double(cost_model(k26(), placement(8, attention)).memory({256, 64, 0}).workspace);
     };
-    // fp32 of 64 rows: 64 heads in 94 parts, 8 in 188; queries and outputs of 56 heads more.
+    // Of 64 rows: fp32 of 64 heads in 94 parts and a tail, of 8 in 188 and a tail; queries in bf16
+    // of 64, and fp32 outputs for them and from them.
     check_near(workspace(AttentionSplit::context) - workspace(AttentionSplit::tensor),
-               64.0 * (64 * 94 - 8 * 188) * 513 * 4 + 256.0 * 56 * (576 + 512) * 4, 1e-6);
+               64.0 * (4 * 513 * (64 * 95 - 8 * 189) + 64 * (2 * 576 + 2 * 4 * 513)), 1e-6);
 
     const DeviceMemory plain = cost_model(k26(), placement(8), KvFormat::fp8).memory({});
     const DeviceMemory drafting = cost_model(k26(true), placement(8), KvFormat::fp8).memory({});
