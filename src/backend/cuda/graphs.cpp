@@ -67,19 +67,23 @@ PassShape Graphs::begin(const PassShape &shape) {
     return shape_;
 }
 
-Graphs::Executable Graphs::end_capture() const {
+Graphs::Executable Graphs::end_capture() {
     struct DestroyGraph {
         void operator()(cudaGraph_t graph) const { cudaGraphDestroy(graph); }
     };
     cudaGraph_t captured = nullptr;
     check(cudaStreamEndCapture(stream_, &captured), "capturing a graph");
     const std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph> graph(captured);
+    const std::size_t before = free_memory();
     cudaGraphExec_t executable = nullptr;
     const cudaError_t status = cudaGraphInstantiate(&executable, captured, 0);
     if (status == cudaErrorMemoryAllocation)
         fail_of_memory(buckets_.memory_bytes - taken_, kGraphs);
     check(status, "making a graph");
-    return Executable(executable);
+    Executable out(executable);
+    upload(out);
+    count_memory(before - std::min(before, free_memory()));
+    return out;
 }
 
 // It has its memory then, not only when it first runs.
@@ -112,13 +116,7 @@ void Graphs::abandon() noexcept {
 
 void Graphs::end() {
     if (mode_ == Mode::eager) return;
-    if (mode_ == Mode::capture) {
-        const std::size_t before = free_memory();
-        Executable graph = end_capture();
-        upload(graph);
-        count_memory(before - std::min(before, free_memory()));
-        graphs_.emplace(shape_, std::move(graph));
-    }
+    if (mode_ == Mode::capture) graphs_.emplace(shape_, end_capture());
     mode_ = Mode::eager;
     check(cudaGraphLaunch(graphs_.at(shape_).get(), stream_), "running a graph");
 }

@@ -58,7 +58,7 @@ class Graphs {
     using Executable = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, Destroy>;
 
     bool round_up(PassShape &shape) const;
-    Executable end_capture() const;
+    Executable end_capture();
     void upload(const Executable &graph) const;
     void count_memory(std::size_t bytes);
 
