@@ -62,13 +62,16 @@ void whole_step(Runner &runner, std::uint32_t n_sessions, std::uint32_t width, b
     runner.whole_step({requests, plan.plan(), sequences});
 }
 
-void warm_up(Runner &runner, std::uint32_t n_sessions, std::uint32_t width) {
+// A bucket of up to `largest` rows, the smallest of whose passes has `width`.
+void warm_up(Runner &runner, std::uint32_t n_sessions, std::uint32_t width, std::uint32_t largest) {
     const bool drafts = runner.drafter() != nullptr;
     verify(runner, n_sessions, width);
     if (drafts) extend(runner, n_sessions, width);
-    if (runner.max_step_rows(n_sessions) < width) return;
+    const std::uint32_t most = std::min(largest, runner.max_step_rows(n_sessions));
+    if (most < width) return;
     whole_step(runner, n_sessions, width, false);
-    if (drafts && width > n_sessions) whole_step(runner, n_sessions, width, true);
+    const std::uint32_t drafted = std::max(width, n_sessions + 1);  // roots and a node
+    if (drafts && drafted <= most) whole_step(runner, n_sessions, drafted, true);
 }
 
 }  // namespace
@@ -82,7 +85,8 @@ void warm_up(Runner &runner) {
         for (const std::uint32_t largest : graphs.widths) {
             const std::uint32_t width = std::max(smallest, n_sessions);
             smallest = largest + 1;
-            if (width <= largest && width <= runner.max_rows()) warm_up(runner, n_sessions, width);
+            if (width <= largest && width <= runner.max_rows())
+                warm_up(runner, n_sessions, width, largest);
         }
         if (runner.drafter() != nullptr) draft(runner, n_sessions);
         n_sessions = most_sessions + 1;

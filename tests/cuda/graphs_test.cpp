@@ -98,6 +98,7 @@ struct Seen {
 // Steps of one to three sessions at a time; after every fifth step pages move.
 Seen talk(const std::shared_ptr<Engine> &engine, int n_steps, const std::vector<Reply> &replies) {
     const std::uint64_t before = cudart::n_calls("cudaGraphLaunch");
+    const std::uint64_t made = cudart::n_calls("cudaGraphInstantiate");
     Seen seen;
     std::map<std::size_t, Talk> talks;  // by the number of the reply
     std::size_t n_begun = 0;
@@ -125,11 +126,34 @@ Seen talk(const std::shared_ptr<Engine> &engine, int n_steps, const std::vector<
     CHECK(n_begun > replies.size());
     CHECK(engine->kv()->stats().pages_moved > 0);
     CHECK(cudart::last_fault() == "");
+    CHECK(cudart::n_calls("cudaGraphInstantiate") == made);  // when the engine was created
     seen.graphs = cudart::n_calls("cudaGraphLaunch") - before;
     return seen;
 }
 
 }  // namespace
+
+TEST_CASE("cuda: every graph is made with the engine, also for one session's first draft") {
+    cudart::start({.n_sms = 4});
+    const auto engine =
+        test::TinyCuda(R"("graphs": {"widths": [8], "sessions": [1, 4]})", 4).open();
+    const std::uint64_t made = cudart::n_calls("cudaGraphInstantiate");
+    for (const std::size_t n : {1U, 3U}) {
+        CAPTURE(n);
+        std::vector<std::unique_ptr<Session>> sessions;
+        std::vector<Session *> batch;
+        for (std::size_t i = 0; i < n; ++i) {
+            SessionOptions options = test::plain_greedy(6);
+            options.draft_budget = 1;
+            sessions.push_back(std::make_unique<Session>(engine, options));
+            sessions[i]->append(prompt_of(i));
+            batch.push_back(sessions[i].get());
+        }
+        for (int step = 0; step < 3; ++step) engine->step(batch);
+        for (const Session *session : batch) CHECK(session->result().draft_nodes == 1);
+    }
+    CHECK(cudart::n_calls("cudaGraphInstantiate") == made);
+}
 
 TEST_SUITE_BEGIN("slow");
 
