@@ -58,13 +58,6 @@ kimi_step wait(kimi_session *session) {
     return step;
 }
 
-kimi_engine_statistics statistics(kimi_engine *engine) {
-    kimi_engine_statistics stats;
-    kimi_engine_statistics_init(&stats);
-    REQUIRE(kimi_engine_stats(engine, &stats, nullptr) == KIMI_OK);
-    return stats;
-}
-
 int n_threads() {
     return static_cast<int>(std::distance(std::filesystem::directory_iterator("/proc/self/task"),
                                           std::filesystem::directory_iterator()));
@@ -100,7 +93,7 @@ TEST_CASE(
         }
     }
     for (std::size_t i = 0; i < goldens.size(); ++i) CHECK(replies[i].tokens == goldens[i].tokens);
-    const kimi_engine_statistics stats = statistics(engine.get());
+    const kimi_engine_statistics stats = client::statistics(engine.get());
     MESSAGE(stats.steps, " steps in ", stats.passes, " passes");
     CHECK(stats.passes < stats.steps);
 }
@@ -203,7 +196,7 @@ TEST_CASE("background: a descriptor that is asked for late knows of the step tha
     client::append(session.get(), {300});
     submit(session.get());
     kimi_step step;
-    while (statistics(engine.get()).steps == 0) std::this_thread::yield();
+    while (client::statistics(engine.get()).steps == 0) std::this_thread::yield();
     const int fd = descriptor(session.get());
     REQUIRE(is_readable(fd, 60'000));
     CHECK(descriptor(session.get()) == fd);
@@ -283,7 +276,7 @@ TEST_CASE("background: cancel races destroy, by holders of their own") {
         kimi_session_destroy(session);
         other.join();
     }
-    CHECK(statistics(engine.get()).sessions == 0);
+    CHECK(client::statistics(engine.get()).sessions == 0);
 }
 
 TEST_CASE("background: the engine's thread begins with the first submit and ends with the engine") {

@@ -39,6 +39,13 @@ inline Engine load(const std::string &deployment = nano()) {
     return Engine(engine);
 }
 
+inline kimi_engine_statistics statistics(kimi_engine *engine) {
+    kimi_engine_statistics stats;
+    kimi_engine_statistics_init(&stats);
+    REQUIRE(kimi_engine_stats(engine, &stats, nullptr) == KIMI_OK);
+    return stats;
+}
+
 inline kimi_session_options greedy() {
     kimi_session_options options;
     kimi_session_options_init(&options);

@@ -10,13 +10,6 @@ namespace {
 
 using client::Reply;
 
-kimi_engine_statistics statistics(kimi_engine *engine) {
-    kimi_engine_statistics stats;
-    kimi_engine_statistics_init(&stats);
-    REQUIRE(kimi_engine_stats(engine, &stats, nullptr) == KIMI_OK);
-    return stats;
-}
-
 }  // namespace
 
 TEST_CASE("concurrency: threads with a session each share passes and get the reference's replies") {
@@ -35,7 +28,7 @@ TEST_CASE("concurrency: threads with a session each share passes and get the ref
         });
     for (std::thread &thread : threads) thread.join();
     for (std::size_t i = 0; i < goldens.size(); ++i) CHECK(replies[i].tokens == goldens[i].tokens);
-    const kimi_engine_statistics stats = statistics(engine.get());
+    const kimi_engine_statistics stats = client::statistics(engine.get());
     MESSAGE(stats.steps, " steps in ", stats.passes, " passes");
     CHECK(stats.passes < stats.steps);
     CHECK(stats.decode_rows > 0);
@@ -67,7 +60,7 @@ TEST_CASE(
             canceller.join();
         }
     });
-    while (!steady.is_done()) CHECK(statistics(engine.get()).pages > 0);
+    while (!steady.is_done()) CHECK(client::statistics(engine.get()).pages > 0);
     churn.join();
 }
 

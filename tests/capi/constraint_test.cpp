@@ -82,7 +82,8 @@ const std::string kSchemas[] = {
     R"({"anyOf": [{"const": "yes"}, {"type": "object", "properties": {"why": {"type": "string",
         "pattern": "^[a-z ]{3,20}$"}}, "required": ["why"]}]})"};
 
-const std::string kTools = R"([{"type": "function", "function": {"name": "get_time", "parameters":
+const std::string kTimeTool =
+    R"([{"type": "function", "function": {"name": "get_time", "parameters":
     {"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}},
      "required": ["city"]}}}, {"type": "function", "function": {"name": "calculate", "parameters":
     {"type": "object", "properties": {"expression": {"type": "string"}}}}}])";
@@ -94,7 +95,7 @@ struct Natural {
     std::string text;
 };
 std::vector<Natural> natural_cases() {
-    return {{0, KIMI_CONSTRAINT_TOOLS, kTools},
+    return {{0, KIMI_CONSTRAINT_TOOLS, kTimeTool},
             {5, KIMI_CONSTRAINT_JSON_SCHEMA,
              R"({"properties": {"name": {"type": "string"}, "age": {"type": "integer"},
                  "city": {"type": "string"}}, "required": ["name", "age", "city"]})"},

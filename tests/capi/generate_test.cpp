@@ -8,7 +8,7 @@ namespace {
 
 using client::Reply;
 
-std::string deployment(const kimi::test::TempDir &dir, const std::string &fields) {
+std::string plain_deployment(const kimi::test::TempDir &dir, const std::string &fields) {
     return dir.write("d.json", "{\"checkpoint\": \"" KIMI_MODELS "/nano-k2\"" + fields + "}");
 }
 
@@ -34,7 +34,7 @@ TEST_CASE("generate: KV type, chunk size and threads do not change the tokens") 
     for (const char *fields :
          {R"(, "kv": {"type": "f32"})", R"(, "prefill_chunk": 7)", R"(, "threads": 5)"}) {
         CAPTURE(fields);
-        const client::Engine engine = client::load(deployment(dir, fields));
+        const client::Engine engine = client::load(plain_deployment(dir, fields));
         for (std::size_t i = 0; i < goldens.size(); i += 5) {
             const client::Session session = client::open(engine.get());
             client::append(session.get(), goldens[i].prompt);
@@ -46,7 +46,7 @@ TEST_CASE("generate: KV type, chunk size and threads do not change the tokens") 
 TEST_CASE(
     "generate: the step that ends the prompt commits one token, and progress counts the prompt") {
     const kimi::test::TempDir dir;
-    const client::Engine engine = client::load(deployment(dir, R"(, "prefill_chunk": 10)"));
+    const client::Engine engine = client::load(plain_deployment(dir, R"(, "prefill_chunk": 10)"));
     const client::Session session = client::open(engine.get());
     client::append(session.get(), std::vector<int32_t>(25, 300));
     for (const uint64_t done : {10U, 20U}) {
@@ -64,7 +64,7 @@ TEST_CASE(
 
 TEST_CASE("generate: max_tokens and the context limit end a reply exactly") {
     const kimi::test::TempDir dir;
-    const client::Engine engine = client::load(deployment(dir, R"(, "context_limit": 40)"));
+    const client::Engine engine = client::load(plain_deployment(dir, R"(, "context_limit": 40)"));
     kimi_session_options options = client::greedy();
     options.flags = KIMI_IGNORE_STOP;
     options.max_tokens = 5;
@@ -151,7 +151,7 @@ TEST_CASE("generate: cancel ends the reply at the next step and is cleared by ap
 TEST_CASE("generate: a full KV cache is busy, and the reply goes on when pages are free again") {
     const kimi::test::TempDir dir;
     const client::Engine engine =
-        client::load(deployment(dir, R"(, "kv": {"capacity_tokens": 192})"));
+        client::load(plain_deployment(dir, R"(, "kv": {"capacity_tokens": 192})"));
     kimi_session_options options = client::greedy();
     options.flags = KIMI_IGNORE_STOP;
     options.max_tokens = 100;

@@ -10,7 +10,7 @@ namespace {
 
 using client::Reply;
 
-kimi_session_options sampled(uint64_t seed, uint32_t budget) {
+kimi_session_options drafted(uint64_t seed, uint32_t budget) {
     kimi_session_options options;
     kimi_session_options_init(&options);
     options.seed = seed;
@@ -82,7 +82,7 @@ kimi_engine_statistics stats(kimi_engine *engine) {
 TEST_CASE("values: forks with divergent tails equal fresh sessions") {
     const client::Engine engine = client::load();
     const auto prompt = long_prompt(150);
-    const auto options = sampled(5, 8);
+    const auto options = drafted(5, 8);
     const client::Session root = client::open(engine.get(), options);
     client::append(root.get(), prompt);
     Reply begun;
@@ -113,15 +113,15 @@ TEST_CASE("values: forks with divergent tails equal fresh sessions") {
 TEST_CASE("values: a fork takes other options into the reply") {
     const client::Engine engine = client::load();
     const auto prompt = long_prompt(80);
-    const client::Session source = client::open(engine.get(), sampled(1, 0));
+    const client::Session source = client::open(engine.get(), drafted(1, 0));
     client::append(source.get(), prompt);
     const kimi_step s = client::step(source.get());
     const std::vector<int32_t> first(s.tokens, s.tokens + s.n_tokens);
-    const auto other = sampled(2, 16);
+    const auto other = drafted(2, 16);
     const client::Session copy = fork(source.get(), &other);
     // The copy draws with the other seed from its second token on.
     const Reply reply = client::finish(copy.get());
-    const client::Session reference = client::open(engine.get(), sampled(2, 0));
+    const client::Session reference = client::open(engine.get(), drafted(2, 0));
     client::append(reference.get(), join(prompt, first));
     CHECK(std::equal(reply.tokens.begin(), reply.tokens.end(),
                      client::finish(reference.get()).tokens.begin()));
@@ -130,7 +130,7 @@ TEST_CASE("values: a fork takes other options into the reply") {
 TEST_CASE("values: a session truncated to any length continues like a fresh one") {
     const client::Engine engine = client::load();
     const auto prompt = long_prompt(200);
-    const auto options = sampled(3, 8);
+    const auto options = drafted(3, 8);
     for (const uint64_t n : {0U, 1U, 63U, 64U, 65U, 127U, 128U, 199U, 200U, 210U, 230U}) {
         CAPTURE(n);
         const client::Session session = client::open(engine.get(), options);
@@ -156,7 +156,7 @@ TEST_CASE("values: a restored session goes on as if nothing had happened, in ano
     const kimi::test::TempDir dir;
     const auto prompt = long_prompt(330);  // longer than the drafter's window
     for (const uint32_t budget : {0U, 8U}) {
-        const auto options = sampled(9, budget);
+        const auto options = drafted(9, budget);
         const Reply whole = fresh(engine.get(), prompt, options);
         const client::Session session = client::open(engine.get(), options);
         client::append(session.get(), prompt);
@@ -195,10 +195,10 @@ TEST_CASE("values: a restored session goes on as if nothing had happened, in ano
 TEST_CASE("values: what is set for the next reply during one is saved with the session") {
     const client::Engine engine = client::load();
     const std::vector<int32_t> prompt(80, 300);
-    const client::Session session = client::open(engine.get(), sampled(9, 4));
+    const client::Session session = client::open(engine.get(), drafted(9, 4));
     client::append(session.get(), prompt);
     client::step(session.get());
-    auto next = sampled(77, 0);
+    auto next = drafted(77, 0);
     next.max_tokens = 6;
     next.flags = 0;
     REQUIRE(kimi_session_set_options(session.get(), &next, nullptr) == KIMI_OK);
@@ -234,7 +234,7 @@ TEST_CASE("values: drafting goes on after a restore as before") {
 
 TEST_CASE("values: every damaged byte of a saved session is refused") {
     const client::Engine engine = client::load();
-    const client::Session session = client::open(engine.get(), sampled(1, 4));
+    const client::Session session = client::open(engine.get(), drafted(1, 4));
     client::append(session.get(), long_prompt(70));
     client::step(session.get());
     const std::string good = save(session.get());
@@ -267,7 +267,7 @@ TEST_CASE("values: what another engine cannot use is named, and can be computed 
             dir.write("d.json", "{\"checkpoint\": \"" KIMI_MODELS "/nano-k2\"" + fields + "}"));
     };
     const std::string drafter = ", \"drafter\": \"" KIMI_MODELS "/nano-k2/drafter\"";
-    const client::Session session = client::open(engine.get(), sampled(4, 0));
+    const client::Session session = client::open(engine.get(), drafted(4, 0));
     const auto prompt = long_prompt(100);
     client::append(session.get(), prompt);
     std::vector<int32_t> begun;
@@ -370,8 +370,8 @@ TEST_CASE("values: moving pages while sessions decode does not change their text
     std::vector<Reply> replies(8), expected;
     for (std::size_t i = 0; i < 8; ++i) {
         const auto prompt = join(long_prompt(50 + 30 * i), goldens[i].prompt);
-        expected.push_back(fresh(engine.get(), prompt, sampled(i, 8)));
-        sessions.push_back(client::open(engine.get(), sampled(i, 8)));
+        expected.push_back(fresh(engine.get(), prompt, drafted(i, 8)));
+        sessions.push_back(client::open(engine.get(), drafted(i, 8)));
         client::append(sessions[i].get(), prompt);
     }
     for (int round = 0; round < 100; ++round)

@@ -26,6 +26,9 @@ struct Machine {
     // Real time without progress after which kernels that poll see time pass, and other waits are
     // deadlocks; of the latter after `deadlock_s`, where it is set.
     double patience_s = 10, deadlock_s = 0;
+    // Instead of patience_s once a call has failed because a test wants it, until it wants no more;
+    // 0: patience_s. So a busy machine does not look like a rank that never comes.
+    double patience_after_failure_s = 0;
 };
 
 // Starts over with this machine: nothing is allocated, no call counted. No other thread may be in a

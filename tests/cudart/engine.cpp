@@ -279,7 +279,7 @@ void Engine::stall(Lock &lock) {
     }
     if (!ready_.empty()) return;
     const double seconds = std::chrono::duration<double>(now - stalled_since_).count();
-    time_passes_ = seconds > machine_.patience_s;
+    time_passes_ = seconds > hooks_.patience_s();
     if (time_passes_ && (!active_.empty() || seconds > machine_.deadlock_s)) return break_up();
     const std::uint64_t n = n_added_;
     work_comes_.wait_for(lock, std::chrono::milliseconds(1), [&] { return n_added_ != n; });

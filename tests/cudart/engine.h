@@ -31,6 +31,7 @@ class Engine {
         std::function<std::vector<OpPtr>()> last_ops;  // of all streams
         std::function<cudaError_t()> kernel_begins;    // an error instead of running it
         std::function<bool(const std::string &kernel)> skips;
+        std::function<double()> patience_s;
     };
     Engine(const Machine &machine, Hooks hooks) : machine_(machine), hooks_(std::move(hooks)) {}
     Engine(const Engine &) = delete;

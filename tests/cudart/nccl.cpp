@@ -86,9 +86,8 @@ bool forget(Runtime &r, ncclComm_t comm) {
 }
 
 ncclResult_t wait_for_ranks(Runtime &r, Lock &lock, const std::shared_ptr<Ranks> &ranks) {
-    const bool all =
-        r.ranks_joined.wait_for(lock, std::chrono::duration<double>(r.machine.patience_s),
-                                [&] { return ranks->n_joined == ranks->rank.size(); });
+    const bool all = r.ranks_joined.wait_for(lock, std::chrono::duration<double>(r.patience_s()),
+                                             [&] { return ranks->n_joined == ranks->rank.size(); });
     if (all) return ncclSuccess;
     return refused(r, ncclSystemError,
                    cat("only ", ranks->n_joined, " of ", ranks->rank.size(), " ranks came"));

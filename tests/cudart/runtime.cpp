@@ -50,7 +50,8 @@ Runtime::Runtime(const Machine &m)
                          return ops;
                      },
                  .kernel_begins = [this] { return static_cast<cudaError_t>(count("kernel")); },
-                 .skips = [this](const std::string &kernel) { return skipped_kernel == kernel; }}) {
+                 .skips = [this](const std::string &kernel) { return skipped_kernel == kernel; },
+                 .patience_s = [this] { return patience_s(); }}) {
     for (int d = 0; d < m.n_devices; ++d) {
         device(d).reaches = std::uint64_t{1} << d;
         device(d).legacy = std::make_unique<Stream>();
@@ -90,6 +91,7 @@ int Runtime::count(const std::string &name) {
         Injected &i = found->second;
         if (--i.n > 0) continue;
         status = i.status;
+        has_failed = true;
         if (i.and_later) i.n = 1;
     }
     return status;

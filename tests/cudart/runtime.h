@@ -94,6 +94,10 @@ class Runtime {
     void update_visibility(int device);
     // Frees everything of it.
     void reset(Lock &lock, int device);
+    double patience_s() const {
+        const double after = machine.patience_after_failure_s;
+        return has_failed && after > 0 ? after : machine.patience_s;
+    }
 
     const Machine machine;
     std::vector<Device> devices;
@@ -107,6 +111,7 @@ class Runtime {
     std::condition_variable ranks_joined;
     std::map<std::string, std::uint64_t> counts;
     std::map<std::string, Injected> injected;
+    bool has_failed = false;  // one of them
     std::string fault, skipped_kernel;
     std::uint64_t n_allocated = 0, n_copies = 0;  // for names
     std::uint64_t n_unique_ids = 0;

@@ -11,7 +11,7 @@ using namespace kimi;
 
 namespace {
 
-constexpr std::size_t kSessions = 12;
+constexpr std::size_t kMaxSessions = 12;
 
 struct Reply {
     std::size_t begin = 0, end = 0;  // among the tokens
@@ -88,7 +88,7 @@ class Operations {
 
     void one() {
         const std::size_t kind = below(100);
-        if (sessions_.empty() || (kind < 6 && sessions_.size() < kSessions)) return create();
+        if (sessions_.empty() || (kind < 6 && sessions_.size() < kMaxSessions)) return create();
         if (kind < 16) return append(any());
         if (kind < 20) return truncate(any());
         if (kind < 25) return fork(any());
@@ -132,7 +132,7 @@ class Operations {
     }
 
     void fork(Live &live) {
-        if (sessions_.size() == kSessions) return;
+        if (sessions_.size() == kMaxSessions) return;
         Live copy{nullptr, live.model};
         if (unless_busy([&] { copy.session = live.session->fork(); }))
             sessions_.push_back(std::move(copy));
@@ -149,7 +149,7 @@ class Operations {
     }
 
     void restore() {
-        if (saved_.empty() || sessions_.size() == kSessions) return;
+        if (saved_.empty() || sessions_.size() == kMaxSessions) return;
         const Saved &saved = saved_[below(saved_.size())];
         Live live{nullptr, saved.model};
         if (unless_busy(

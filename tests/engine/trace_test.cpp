@@ -16,7 +16,7 @@ using test::some_tokens;
 namespace {
 
 // A complete event.
-struct Event {
+struct TraceEvent {
     std::string name;
     double begin, duration;
     const Json *args;
@@ -24,8 +24,8 @@ struct Event {
 };
 
 // By rank and lane, in order of the file.
-std::map<std::pair<int, int>, std::vector<Event>> events_of(const Json &trace) {
-    std::map<std::pair<int, int>, std::vector<Event>> lanes;
+std::map<std::pair<int, int>, std::vector<TraceEvent>> events_of(const Json &trace) {
+    std::map<std::pair<int, int>, std::vector<TraceEvent>> lanes;
     for (const Json &e : trace.find("traceEvents")->items) {
         if (e.find("ph")->text != "X") continue;
         const auto number = [&](const char *key) { return e.find(key)->real; };
@@ -83,19 +83,19 @@ TEST_CASE("trace: steps follow each other, and their parts lie in them and add u
     const Json trace = parse_json(engine->trace(), "trace");
     const auto lanes = events_of(trace);
     REQUIRE(lanes.size() == 2);
-    const std::vector<Event> &compute = lanes.at({0, 0}), &link = lanes.at({0, 1});
+    const std::vector<TraceEvent> &compute = lanes.at({0, 0}), &link = lanes.at({0, 1});
     REQUIRE(compute.size() == 4 * link.size());
     CHECK(link.size() == engine->stats().passes);
 
     constexpr double kRounding = 1e-3;  // us: times are whole nanoseconds
     double end = 0, prompt_rows = 0, decode_rows = 0;
     for (std::size_t i = 0; i < link.size(); ++i) {
-        const Event *e = &compute[4 * i];
+        const TraceEvent *e = &compute[4 * i];
         const double step_end = e[0].begin + e[0].duration;
         CHECK(e[0].name == (e[0].arg("decode_rows") > 0 ? "decode" : "prefill"));
         CHECK(e[0].begin >= end);
         double at = e[0].begin;
-        for (const Event *part : {e + 1, e + 2, e + 3, &link[i]}) {
+        for (const TraceEvent *part : {e + 1, e + 2, e + 3, &link[i]}) {
             CHECK(std::fabs(part->begin - at) < kRounding);
             CHECK(part->duration >= 0);
             at = part->begin + part->duration;
@@ -121,9 +121,9 @@ TEST_CASE("trace: bytes read by decode steps are what the config says, whatever 
     session.append(some_tokens(130, 3));
     test::finish(session);
     const Json trace = parse_json(engine->trace(), "trace");
-    const std::vector<Event> compute = events_of(trace).at({0, 0});
+    const std::vector<TraceEvent> compute = events_of(trace).at({0, 0});
     int n_decode = 0;
-    for (const Event &e : compute) {
+    for (const TraceEvent &e : compute) {
         if (e.name != "decode") continue;
         const NaiveBytes expected = naive_bytes(131 + n_decode++);
         CHECK(e.arg("weight_bytes") == expected.weights);
@@ -143,8 +143,8 @@ TEST_CASE("trace: sessions of a pass read the weights once, and each its own KV"
     Session *batch[] = {&a, &b};
     engine->step(batch);
     const Json trace = parse_json(engine->trace(), "trace");
-    const std::vector<Event> compute = events_of(trace).at({0, 0});
-    const Event &last = compute[compute.size() - 4];
+    const std::vector<TraceEvent> compute = events_of(trace).at({0, 0});
+    const TraceEvent &last = compute[compute.size() - 4];
     const NaiveBytes one = naive_bytes(21), two = naive_bytes(91);
     CHECK(last.arg("decode_rows") == 2);
     CHECK(last.arg("kv_bytes") == one.kv + two.kv);
@@ -240,7 +240,7 @@ TEST_CASE("trace: the share of the link is the larger direction over what the li
     const std::vector<std::vector<StepRecord>> ranks = {{step}, {late}};
     const Json trace = parse_json(trace_json(ranks, 50), "trace");
     const auto lanes = events_of(trace);
-    const Event link = lanes.at({0, 1})[0], other = lanes.at({0, 0})[3];
+    const TraceEvent link = lanes.at({0, 1})[0], other = lanes.at({0, 0})[3];
     CHECK(link.arg("link_share") == doctest::Approx(0.4));
     CHECK(link.arg("sent_bytes") == 25'000);
     CHECK(link.begin == doctest::Approx(1.9));

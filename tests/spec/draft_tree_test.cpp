@@ -38,8 +38,8 @@ Lists top(const std::vector<std::vector<float>> &logits, std::uint32_t k) {
     return out;
 }
 
-std::vector<std::vector<float>> random_logits(std::uint32_t depth, std::uint32_t vocab,
-                                              float scale) {
+std::vector<std::vector<float>> random_position_logits(std::uint32_t depth, std::uint32_t vocab,
+                                                       float scale) {
     std::mt19937 random(depth * 1000 + vocab);
     std::normal_distribution<float> normal(0, scale);
     std::vector<std::vector<float>> logits(depth, std::vector<float>(vocab));
@@ -77,7 +77,7 @@ TEST_CASE("draft tree: the reference's trees, token by token") {
 }
 
 TEST_CASE("draft tree: the nodes are the best paths of all (exhaustive search)") {
-    const auto logits = random_logits(4, 5, 1.5f);
+    const auto logits = random_position_logits(4, 5, 1.5f);
     const Lists lists = top(logits, 5);
     std::vector<double> all;
     const std::function<void(std::uint32_t, double)> walk = [&](std::uint32_t depth, double sum) {
@@ -113,13 +113,13 @@ TEST_CASE("draft tree: ties go to the smaller ranks, whatever the heap does") {
 
 TEST_CASE("draft tree: small and degenerate inputs") {
     DraftTree tree;
-    build_draft_tree(top(random_logits(7, 50, 2), 8), 0, tree);
+    build_draft_tree(top(random_position_logits(7, 50, 2), 8), 0, tree);
     CHECK(tree.n == 0);
     build_draft_tree({}, 8, tree);
     CHECK(tree.n == 0);
-    build_draft_tree(top(random_logits(2, 2, 2), 63), 63, tree);  // all 2 + 4 paths
+    build_draft_tree(top(random_position_logits(2, 2, 2), 63), 63, tree);  // all 2 + 4 paths
     CHECK(tree.n == 6);
-    auto bad = random_logits(3, 4, 1);
+    auto bad = random_position_logits(3, 4, 1);
     bad[1][2] = std::numeric_limits<float>::quiet_NaN();
     build_draft_tree(top(bad, 4), 63, tree);
     CHECK(tree.n == 4);  // the second offset is unusable
@@ -128,7 +128,7 @@ TEST_CASE("draft tree: small and degenerate inputs") {
 }
 
 TEST_CASE("draft tree: a chain is the path of the best tokens") {
-    const auto logits = random_logits(7, 50, 2);
+    const auto logits = random_position_logits(7, 50, 2);
     DraftTree tree;
     build_draft_chain(top(logits, 4), 5, tree);
     REQUIRE(tree.n == 5);
@@ -145,7 +145,7 @@ TEST_CASE("draft tree: a chain is the path of the best tokens") {
 
 TEST_CASE("draft tree: with a filter, the best allowed paths, the others' probability shared") {
     const std::uint32_t depth = 4, vocab = 12;
-    const Lists lists = top(random_logits(depth, vocab, 1.5f), vocab);
+    const Lists lists = top(random_position_logits(depth, vocab, 1.5f), vocab);
     // A token may follow another by their sum.
     const auto may_follow = [](std::int32_t before, std::int32_t token) {
         return (before * 5 + token) % 3 == 0;
@@ -202,7 +202,7 @@ TEST_CASE("draft tree: with a filter, the best allowed paths, the others' probab
 }
 
 TEST_CASE("draft tree: 32 nodes take less than 50 us" * doctest::skip(test::kInstrumented)) {
-    const Lists lists = top(random_logits(7, 4096, 2), 32);
+    const Lists lists = top(random_position_logits(7, 4096, 2), 32);
     DraftTree tree;
     double best = 1;
     for (int i = 0; i < 200; ++i) {

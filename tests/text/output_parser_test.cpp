@@ -164,7 +164,7 @@ void add_text(Events &events, Kind kind, std::string_view text) {
 }
 
 // Replies whose calls have canonical, distinct ids.
-Events naive(const Case &c) {
+Events naive_events(const Case &c) {
     std::string rest = with_markers(c);
     const auto take_until = [&rest](std::string_view ends) {
         const std::size_t end = std::min(rest.find_first_of(ends), rest.size());
@@ -403,7 +403,7 @@ TEST_CASE("output parser: nano-k2's replies") {
             test::ids_of(*golden.find("tokens")), output_start(nano(), prompt), {}, &nano()};
         CHECK(c.start.reasoning == golden.find("text")->text.ends_with("<think>"));
         const Events events = parsed(c);
-        CHECK(events == naive(c));
+        CHECK(events == naive_events(c));
         for (const OutputEvent &event : events) n_calls += event.kind == Kind::call_end;
     }
     CHECK(n_calls > 0);
@@ -454,7 +454,7 @@ TEST_CASE("output parser: random replies are parsed as by a naive parser of the 
                        e.id.find_last_not_of("0123456789") != e.id.rfind(':');
             });
         };
-        const Events expected = naive(c);
+        const Events expected = naive_events(c);
         if (junk_in_id(expected)) continue;
         CAPTURE(text);
         CHECK(parsed(c) == expected);

@@ -10,7 +10,8 @@ using namespace kimi;
 namespace {
 
 // Of a whole text at once.
-std::pair<std::string, bool> naive(const std::string &text, const std::vector<std::string> &stops) {
+std::pair<std::string, bool> naive_stop(const std::string &text,
+                                        const std::vector<std::string> &stops) {
     for (std::size_t end = 1; end <= text.size(); ++end) {
         std::size_t longest = 0;
         for (const std::string &stop : stops)
@@ -44,7 +45,7 @@ TEST_CASE("stop strings: random texts in random pieces") {
         }
         if (!stopped) stops.flush(got);
         CAPTURE(text);
-        CHECK(std::pair(got, stopped) == naive(text, strings));
+        CHECK(std::pair(got, stopped) == naive_stop(text, strings));
         n_stopped += stopped;
     }
     CHECK(n_stopped > 5000);
