@@ -298,7 +298,8 @@ typedef struct kimi_estimate {
     uint64_t memory_bytes;
     uint64_t devices;
     uint64_t weights_bytes;   /* target and drafter; on a CPU the size of what is mapped */
-    uint64_t workspace_bytes; /* activations and partial results, estimated; graphs.memory_mib */
+    /* Activations, partial results and tables, estimated; on a GPU also its graphs.memory_mib. */
+    uint64_t workspace_bytes;
     uint64_t kv_bytes;        /* the pool as the deployment wants it, the drafter's part included */
     uint64_t kv_token_bytes;  /* of these, for one token of context */
     /* Tokens of KV that fit beside weights and workspace, in whole pages, all sessions together; 0

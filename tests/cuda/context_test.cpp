@@ -11,8 +11,6 @@ using test::Harness;
 
 namespace {
 
-constexpr const char *kEager = R"(, "graphs": {"eager": true})";
-
 // One sequence on a model below the engine.
 struct Sequence {
     Runner runner;
@@ -86,15 +84,6 @@ void check_tree(Sequence &sequence, std::uint32_t prefix) {
     CHECK(sequence.decode(next, last) == expected);
 }
 
-std::vector<std::byte> save(Session &session) {
-    std::vector<std::byte> out;
-    save_session(session, [&](const void *data, std::size_t n) {
-        const auto *bytes = static_cast<const std::byte *>(data);
-        out.insert(out.end(), bytes, bytes + n);
-    });
-    return out;
-}
-
 // The target's KV of the first n slots of a session, bf16.
 std::vector<std::byte> kv_of(Session &session, std::uint32_t n) {
     const Runner &runner = session.engine().runner();
@@ -131,7 +120,7 @@ TEST_CASE(
     cudart::start({.n_devices = 2, .n_sms = 4});
     for (const char *kv_type : {"bf16", "fp8"}) {
         CAPTURE(kv_type);
-        const test::TinyCuda tiny(cat(test::context_ranks(2), kEager), 1, {}, kv_type);
+        const test::TinyCuda tiny(cat(test::context_ranks(2), ", ", test::kEager), 1, {}, kv_type);
         Sequence sequence(tiny.path());
         // Behind it begins the second part of a page; behind the others, pages.
         check_tree(sequence, 29);
@@ -145,19 +134,19 @@ TEST_CASE("cuda: with the context split, saved sessions are those of whole pages
     cudart::start({.n_devices = 2, .n_sms = 4});
     for (const char *kv_type : {"bf16", "fp8"}) {
         CAPTURE(kv_type);
-        const test::TinyCuda split(cat(test::context_ranks(2), kEager), 2, {}, kv_type),
-            heads(cat(test::cuda_ranks(2), kEager), 2, {}, kv_type),
-            one(cat(test::cuda_ranks(1), kEager), 2, {}, kv_type);
+        const test::TinyCuda split(cat(test::context_ranks(2), ", ", test::kEager), 2, {}, kv_type),
+            heads(cat(test::cuda_ranks(2), ", ", test::kEager), 2, {}, kv_type),
+            one(cat(test::cuda_ranks(1), ", ", test::kEager), 2, {}, kv_type);
         const auto engine = split.open();
         Session session(engine, test::plain_greedy(8));
         session.append(prompt_of(90));
         test::finish_prompt(session);
         test::step(session);
-        const std::vector<std::byte> bytes = save(session);
+        const std::vector<std::byte> bytes = test::save(session);
         const std::vector<std::int32_t> expected = test::finish(session);
         for (const test::TinyCuda *other : {&heads, &one, &split}) {
             const auto again = restored(other->open(), bytes);
-            CHECK(save(*again) == bytes);
+            CHECK(test::save(*again) == bytes);
             if (other == &split) CHECK(test::finish(*again) == expected);
         }
     }
@@ -165,7 +154,7 @@ TEST_CASE("cuda: with the context split, saved sessions are those of whole pages
 
 TEST_CASE("cuda: with the context split, truncated, shared and moved pages hold what they held") {
     cudart::start({.n_devices = 2, .n_sms = 4});
-    const test::TinyCuda tiny(cat(test::context_ranks(2), kEager), 3);
+    const test::TinyCuda tiny(cat(test::context_ranks(2), ", ", test::kEager), 3);
     const auto engine = tiny.open();
     const std::vector<std::int32_t> prompt = prompt_of(100);
     Session first(engine, test::plain_greedy(6));
@@ -197,9 +186,9 @@ TEST_CASE("cuda: the KV of a token takes what the estimate says, split by contex
             const test::TempDir dir;
             const auto taken = [&](std::uint32_t tokens) {
                 cudart::start({.n_devices = 2, .n_sms = 4});
-                const std::string path =
-                    test::cuda_deployment(dir, cat(ranks, kEager, R"(, "kv": {"type": ")", type,
-                                                   R"(", "capacity_tokens": )", tokens, "}"));
+                const std::string path = test::cuda_deployment(
+                    dir, cat(ranks, ", ", test::kEager, R"(, "kv": {"type": ")", type,
+                             R"(", "capacity_tokens": )", tokens, "}"));
                 const std::uint64_t bytes = estimate(read_deployment(path), 8ULL << 30).kv_bytes;
                 const Runner runner(read_deployment(path), Progress());
                 return std::pair(bytes, cudart::live().bytes);

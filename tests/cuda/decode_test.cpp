@@ -42,17 +42,20 @@ void check_gpus(int n) {
 
 }  // namespace
 
-TEST_CASE("cuda: one GPU gives the goldens' tokens, with and without drafts and graphs") {
-    const auto check = [](const char *graphs, const std::vector<const char *> &names) {
-        CAPTURE(graphs);
-        cudart::start({.n_sms = 4});
-        const auto engine = test::cuda_engine(cat(test::cuda_ranks(1), ", ", graphs));
-        check_reply(engine, names[0], 0, 6);
-        for (const char *name : names) CHECK(check_reply(engine, name, 12) > 2);
-    };
-    check(R"("graphs": {"eager": true})", {"thinking-1"});
-    check(R"("graphs": {"widths": [1, 16], "sessions": [1]}, "speculation": {"max_nodes": 15})",
-          {"instant-2", "thinking-7"});
+TEST_CASE("cuda: one GPU gives the goldens' tokens, drafting, with graphs") {
+    cudart::start({.n_sms = 4});
+    const auto engine = test::cuda_engine(
+        cat(test::cuda_ranks(1), R"(, "graphs": {"widths": [1, 16], "sessions": [1]},
+                                      "speculation": {"max_nodes": 15})"));
+    for (const char *name : {"instant-2", "thinking-7"}) CHECK(check_reply(engine, name, 12) > 2);
+}
+
+TEST_CASE("cuda: one GPU gives a golden's tokens without graphs, with and without drafts" *
+          doctest::test_suite("slow")) {
+    cudart::start({.n_sms = 4});
+    const auto engine = test::cuda_engine(cat(test::cuda_ranks(1), ", ", test::kEager));
+    check_reply(engine, "thinking-1", 0, 6);
+    CHECK(check_reply(engine, "thinking-1", 12) > 2);
 }
 
 TEST_CASE("cuda: two GPUs give the goldens' tokens, drafting") {

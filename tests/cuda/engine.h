@@ -10,6 +10,8 @@
 
 namespace kimi::test {
 
+inline constexpr const char *kEager = R"("graphs": {"eager": true})";
+
 // Experts of nano-k2 are 256 wide and the kernels take slices of 64.
 inline std::string cuda_ranks(int n) {
     return n == 8 ? R"("ranks": 8, "placement": {"experts": "groups", "expert_groups": 2})"

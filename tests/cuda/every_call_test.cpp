@@ -208,7 +208,9 @@ TEST_CASE("cuda: every call that fails on one GPU ends in a status") {
     const EveryCall eager(1, false);
     eager.fail_creation(Pace::all);
     eager.fail_step(Pace::all);
-    EveryCall(1, true).fail_creation(Pace::some);
+    const EveryCall graphs(1, true);
+    graphs.fail_creation(Pace::some);
+    graphs.fail_step(Pace::all);
 }
 
 TEST_CASE("cuda: calls that fail on two GPUs end in a status") {

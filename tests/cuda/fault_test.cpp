@@ -7,7 +7,6 @@ using namespace kimi;
 
 namespace {
 
-constexpr const char *kEager = R"("graphs": {"eager": true})";
 cudart::Machine machine(int n_devices) {
     cudart::Machine out;
     out.n_devices = n_devices;
@@ -22,7 +21,7 @@ TEST_CASE("cuda: memory that is not there is named, with what was asked and what
     cudart::Machine small = machine(1);
     small.memory_bytes = std::size_t{2} << 20;
     cudart::start(small);
-    const test::TinyCuda tiny(cat(R"("ranks": 1, )", kEager));
+    const test::TinyCuda tiny(cat(R"("ranks": 1, )", test::kEager));
     const Error error = test::error_of([&] { tiny.open(); });
     CHECK(error.status == KIMI_DEVICE_OUT_OF_MEMORY);
     CAPTURE(error.text);
@@ -32,7 +31,7 @@ TEST_CASE("cuda: memory that is not there is named, with what was asked and what
 }
 
 TEST_CASE("cuda: machines that cannot run a deployment say why") {
-    const test::TinyCuda tiny(cat(R"("ranks": 2, )", kEager));
+    const test::TinyCuda tiny(cat(R"("ranks": 2, )", test::kEager));
     const auto error_on = [&](const cudart::Machine &m) {
         cudart::start(m);
         return test::error_of([&] { tiny.open(); });
@@ -55,7 +54,7 @@ TEST_CASE("cuda: machines that cannot run a deployment say why") {
 }
 
 TEST_CASE("cuda: sums go through NCCL where peer memory does not serve, to the same tokens") {
-    const test::TinyCuda tiny(cat(R"("ranks": 2, )", kEager));
+    const test::TinyCuda tiny(cat(R"("ranks": 2, )", test::kEager));
     // The log of a machine, and how often a reply called NCCL for a sum.
     std::vector<std::vector<std::int32_t>> replies;
     const auto reply = [&] {
@@ -73,6 +72,7 @@ TEST_CASE("cuda: sums go through NCCL where peer memory does not serve, to the s
     cudart::start(machine(2));
     const auto [by_peers, none] = reply();
     CHECK(test::contains(by_peers, "us over peer memory"));
+    CHECK(!test::contains(by_peers, "ACS settings"));
     CHECK(none == 0);
 
     cudart::Machine apart = machine(2);
@@ -87,7 +87,7 @@ TEST_CASE("cuda: sums go through NCCL where peer memory does not serve, to the s
     slow.collective_us = -1;
     cudart::start(slow);
     const auto [timed, n_timed] = reply();
-    CHECK(test::contains(timed, "us with NCCL"));
+    CHECK(test::contains(timed, "us with NCCL. Look at the IOMMU and ACS settings"));
     CHECK(n_timed == kSums);
 
     cudart::start(machine(2));
@@ -102,7 +102,7 @@ TEST_CASE("cuda: sums go through NCCL where peer memory does not serve, to the s
 TEST_CASE("cuda: NCCL that adds wrongly is no device to compute on") {
     cudart::start(machine(2));
     cudart::skip_kernels("all_reduce_one_shot");
-    const test::TinyCuda tiny(cat(R"("ranks": 2, )", kEager));
+    const test::TinyCuda tiny(cat(R"("ranks": 2, )", test::kEager));
     const Error error = test::error_of([&] { tiny.open(); });
     CHECK(error.status == KIMI_DEVICE_LOST);
     CHECK(test::contains(error.text, "NCCL gives wrong sums"));
@@ -110,7 +110,7 @@ TEST_CASE("cuda: NCCL that adds wrongly is no device to compute on") {
 }
 
 TEST_CASE("cuda: a GPU that computes wrongly is found before a model is loaded, and named") {
-    const test::TinyCuda tiny(cat(R"("ranks": 1, )", kEager));
+    const test::TinyCuda tiny(cat(R"("ranks": 1, )", test::kEager));
     for (const char *kernel : {"rms_norm", "skinny_gemm", "moe_repack", "moe_route", "moe_gate_up",
                                "moe_down", "mla_verify_paged", "attention_merge"}) {
         CAPTURE(kernel);

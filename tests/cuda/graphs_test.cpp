@@ -13,7 +13,7 @@ using namespace kimi;
 namespace {
 
 // A reply, and what it must be.
-struct Reply {
+struct ExpectedReply {
     std::vector<std::int32_t> prompt, expected;
     SessionOptions options;
 };
@@ -55,18 +55,18 @@ void let_drafter_guess(test::TinyCheckpoint &checkpoint) {
                     [](std::size_t, float value) { return 4 * value; });
 }
 
-std::vector<std::int32_t> prompt_of(std::size_t i) {
+std::vector<std::int32_t> prompt_of_reply(std::size_t i) {
     std::vector<std::int32_t> tokens = test::some_tokens(1 + 11 * i % 70, static_cast<unsigned>(i));
     for (std::int32_t &token : tokens) token %= 256;
     return tokens;
 }
 
 // What sessions say alone, without drafts.
-std::vector<Reply> plain_replies(const std::shared_ptr<Engine> &engine) {
-    std::vector<Reply> replies(12);
+std::vector<ExpectedReply> plain_replies(const std::shared_ptr<Engine> &engine) {
+    std::vector<ExpectedReply> replies(8);
     for (std::size_t i = 0; i < replies.size(); ++i) {
-        Reply &reply = replies[i];
-        reply.prompt = prompt_of(i);
+        ExpectedReply &reply = replies[i];
+        reply.prompt = prompt_of_reply(i);
         reply.options = test::plain_greedy(20 + static_cast<std::uint32_t>(7 * i % 30));
         Session session(engine, reply.options);
         session.append(reply.prompt);
@@ -77,7 +77,8 @@ std::vector<Reply> plain_replies(const std::shared_ptr<Engine> &engine) {
 }
 
 struct Talk {
-    Talk(const std::shared_ptr<Engine> &engine, const Reply &to) : session(engine, to.options) {
+    Talk(const std::shared_ptr<Engine> &engine, const ExpectedReply &to)
+        : session(engine, to.options) {
         session.append(to.prompt);
     }
     void take(const std::vector<std::int32_t> &expected) {
@@ -96,7 +97,8 @@ struct Seen {
 };
 
 // Steps of one to three sessions at a time; after every fifth step pages move.
-Seen talk(const std::shared_ptr<Engine> &engine, int n_steps, const std::vector<Reply> &replies) {
+Seen talk(const std::shared_ptr<Engine> &engine, int n_steps,
+          const std::vector<ExpectedReply> &replies) {
     const std::uint64_t before = cudart::n_calls("cudaGraphLaunch");
     const std::uint64_t made = cudart::n_calls("cudaGraphInstantiate");
     Seen seen;
@@ -146,7 +148,7 @@ TEST_CASE("cuda: every graph is made with the engine, also for one session's fir
             SessionOptions options = test::plain_greedy(6);
             options.draft_budget = 1;
             sessions.push_back(std::make_unique<Session>(engine, options));
-            sessions[i]->append(prompt_of(i));
+            sessions[i]->append(prompt_of_reply(i));
             batch.push_back(sessions[i].get());
         }
         for (int step = 0; step < 3; ++step) engine->step(batch);
@@ -159,7 +161,7 @@ TEST_SUITE_BEGIN("slow");
 
 TEST_CASE("cuda: 200 steps with graphs say what each session says alone, without graphs") {
     cudart::start({.n_sms = 4});
-    std::vector<Reply> replies;
+    std::vector<ExpectedReply> replies;
     {
         const test::TinyCuda eager(R"("graphs": {"eager": true})", 1, let_drafter_guess);
         replies = plain_replies(eager.open());
@@ -175,10 +177,10 @@ TEST_CASE("cuda: 200 steps with graphs say what each session says alone, without
 
 TEST_CASE("cuda: sessions of nano-k2 that join and leave say with graphs what the reference says") {
     cudart::start({.n_sms = 4});
-    std::vector<Reply> replies;
+    std::vector<ExpectedReply> replies;
     for (const test::GoldenReply &golden : test::golden_replies()) {
         if (golden.prompt.size() > 30) continue;
-        Reply reply{golden.prompt, golden.tokens, test::plain_greedy(0)};
+        ExpectedReply reply{golden.prompt, golden.tokens, test::plain_greedy(0)};
         reply.options.ignore_stop = false;
         reply.options.draft_budget = kBudgets[replies.size() % std::size(kBudgets)];
         replies.push_back(reply);

@@ -15,8 +15,6 @@ using namespace kimi;
 
 namespace {
 
-constexpr const char *kEager = R"("graphs": {"eager": true})";
-
 // While it lives, the loader finds the library by its name.
 class NvmlLibrary {
   public:
@@ -88,7 +86,7 @@ TEST_CASE("cuda: traces have the utilisation and PCIe traffic that the driver te
     nvml->gpu[0] = {97, 60, 0xffffffff - 2'000'000, 1ULL << 40, 1'000'000, 2'000'000'000'000};
     nvml->gpu[1] = {31, 12, 5, 5, 3'000'000'000, 0};
     const Counters counters =
-        counters_of(trace_of_reply(test::TinyCuda(cat(R"("ranks": 2, )", kEager))));
+        counters_of(trace_of_reply(test::TinyCuda(cat(R"("ranks": 2, )", test::kEager))));
     CHECK(nvml->n_users == 0);
     REQUIRE(counters.size() == 4);
     for (int rank = 0; rank < 2; ++rank) {
@@ -120,7 +118,7 @@ TEST_CASE("cuda: steps that follow each other at once share a reading of the dri
 
 TEST_CASE("cuda: what the driver does not tell is not in traces, and nothing fails") {
     cudart::start({.n_sms = 4});
-    const test::TinyCuda tiny(kEager);
+    const test::TinyCuda tiny(test::kEager);
     void *const installed = dlopen("libnvidia-ml.so.1", RTLD_NOW);
     if (installed != nullptr) dlclose(installed);
     if (installed == nullptr) CHECK(counters_of(trace_of_reply(tiny)).empty());
@@ -143,7 +141,7 @@ TEST_CASE("cuda: a GPU without a bus is lost, and the driver's library is closed
     cudart::start({.n_sms = 4});
     const NvmlLibrary nvml;
     cudart::fail_nth("cudaDeviceGetPCIBusId", 1, 214);
-    const Error error = test::error_of([] { test::TinyCuda(kEager).open(); });
+    const Error error = test::error_of([] { test::TinyCuda(test::kEager).open(); });
     CHECK(error.status == KIMI_DEVICE_LOST);
     CHECK(test::contains(error.text, "asking for a GPU's bus: "));
     CHECK(nvml->n_users == 0);

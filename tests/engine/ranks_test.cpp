@@ -4,6 +4,7 @@
 #include "capi/goldens.h"
 #include "engine/ranks.h"
 #include "engine/session_file.h"
+#include "engine/sessions.h"
 #include "model/goldens.h"
 
 using namespace kimi;
@@ -66,15 +67,6 @@ Sessions open_sessions(const std::shared_ptr<Engine> &engine, const Replies &pro
         out.push_back(std::make_unique<Session>(engine, o));
         out.back()->append(prompt);
     }
-    return out;
-}
-
-std::vector<std::byte> save(Session &session) {
-    std::vector<std::byte> out;
-    save_session(session, [&](const void *data, std::size_t n) {
-        const auto *bytes = static_cast<const std::byte *>(data);
-        out.insert(out.end(), bytes, bytes + n);
-    });
     return out;
 }
 
@@ -182,13 +174,13 @@ TEST_CASE("ranks: a saved session is the same bytes on any ranks, and goes on th
             if (bytes.empty()) {
                 const Sessions sessions = open_sessions(engine, {prompt}, options(0, 12));
                 step(sessions, 3);
-                bytes = save(*sessions[0]);
+                bytes = test::save(*sessions[0]);
                 expected = step(sessions)[0];
                 CHECK(expected.size() > 10);
             }
             Sessions restored;
             restored.push_back(restore_session(engine, bytes, false));
-            CHECK(save(*restored[0]) == bytes);
+            CHECK(test::save(*restored[0]) == bytes);
             CHECK(step(restored)[0] == expected);
         }
     }

@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "engine/engine.h"
+#include "engine/session_file.h"
 
 namespace kimi::test {
 
@@ -64,6 +65,15 @@ inline std::vector<std::int32_t> finish(Session &session) {
         reply.insert(reply.end(), session.committed().begin(), session.committed().end());
     }
     return reply;
+}
+
+inline std::vector<std::byte> save(Session &session) {
+    std::vector<std::byte> out;
+    save_session(session, [&](const void *data, std::size_t n) {
+        const auto *bytes = static_cast<const std::byte *>(data);
+        out.insert(out.end(), bytes, bytes + n);
+    });
+    return out;
 }
 
 }  // namespace kimi::test

@@ -14,6 +14,8 @@ namespace {
 constexpr std::uint64_t kTimeoutNs = 20'000'000'000;
 constexpr int kTimedSums = 5;
 constexpr std::uint32_t kTriedRows = 3;
+constexpr const char *kLookAt =
+    " Look at the IOMMU and ACS settings of the host, Resizable BAR, and NCCL_P2P_LEVEL.";
 
 }  // namespace
 
@@ -28,10 +30,7 @@ Group::Group(std::uint32_t n_ranks, std::shared_ptr<Communicator> ranks, Log log
     for (const ncclComm_t comm : comms) comms_.emplace_back(comm);
     has_peer_access_ = n_ranks <= kAllReduceMaxRanks && connect_peers();
     if (!has_peer_access_)
-        this->log(
-            "The GPUs do not reach each other's memory: sums go through NCCL. Look at the IOMMU "
-            "and "
-            "ACS settings of the host, Resizable BAR, and NCCL_P2P_LEVEL.");
+        this->log(cat("The GPUs do not reach each other's memory: sums go through NCCL.", kLookAt));
 }
 
 void Group::leave(std::uint32_t rank) {
@@ -193,7 +192,8 @@ void Collectives::connect() {
     const auto all_right = [this](Path path) { return slowest(sums_right(path) ? 0 : 1) == 0; };
     if (!all_right(Path::one_shot) || !all_right(Path::two_shots)) {
         if (rank_ == 0)
-            group_->log("Sums over peer memory are wrong or do not end: they go through NCCL.");
+            group_->log(cat("Sums over peer memory are wrong or do not end: they go through NCCL.",
+                            kLookAt));
         return;
     }
     constexpr std::array<std::uint32_t, 3> kRows = {1, 9, kMaxRows};
@@ -209,9 +209,9 @@ void Collectives::connect() {
     use_nccl_ = nccl < kernels;
     two_shots_from_ = two_shots_from;
     if (rank_ == 0)
-        group_->log(cat("A sum over ", group_->n_ranks(),
-                        " GPUs, mean of 1, 9 and 64 rows: ", kernels / kRows.size(),
-                        " us over peer memory, ", nccl / kRows.size(), " us with NCCL."));
+        group_->log(cat("A sum over ", group_->n_ranks(), " GPUs, mean of 1, 9 and 64 rows: ",
+                        kernels / kRows.size(), " us over peer memory, ", nccl / kRows.size(),
+                        " us with NCCL.", use_nccl_ ? kLookAt : ""));
 }
 
 // The largest number of all ranks, for all.
