@@ -75,11 +75,6 @@ CostModel::CostModel(const ModelDims &dims, const Placement &placement, const Ma
     }
 }
 
-std::uint32_t CostModel::attended_heads() const {
-    const std::uint32_t n = dims_.target.n_heads;
-    return placement_.attention == AttentionSplit::context ? n : n / placement_.ranks;
-}
-
 double CostModel::attended_share() const {
     return placement_.attention == AttentionSplit::context ? 1.0 / placement_.ranks : 1;
 }
@@ -163,7 +158,8 @@ double CostModel::attention_ms(const Rates &rates, const Pass &p) const {
     const double absorbed = p.pairs * (t.latent_dim() + t.kv_rank);
     const double expanded =
         p.pairs * (t.qk_dim() + t.v_dim) + p.kv_tokens * t.kv_rank * (t.nope_dim + t.v_dim);
-    const double heads = double(t.n_layers) * attended_heads() * attended_share();
+    const double heads =
+        double(t.n_layers) * placement_.attended_heads(dims_.target) * attended_share();
     return std::min(math_ms(2 * heads * absorbed, rates.attention_tflops),
                     math_ms(2 * heads * expanded, rates.matmul_tflops));
 }
@@ -228,8 +224,8 @@ AttentionGrid CostModel::attention_grid(std::uint32_t rows, std::uint64_t contex
     out.splits = context_splits(local, machine_.multiprocessors);
     out.tiles_per_split = static_cast<std::uint32_t>(
         ceil_div(ceil_div(local, kTileTokens), std::uint64_t{out.splits}));
-    out.unfolded = unfolded_blocks(rows, attended_heads(), out.splits);
-    out.folded = folded_blocks(rows, attended_heads(), out.splits);
+    out.unfolded = unfolded_blocks(rows, placement_.attended_heads(dims_.target), out.splits);
+    out.folded = folded_blocks(rows, placement_.attended_heads(dims_.target), out.splits);
     return out;
 }
 

@@ -127,7 +127,6 @@ class CostModel {
     double collectives_ms(const Rates &rates, double rows) const;
     double context_exchange_us(const Rates &rates, double rows) const;
     // Heads that one rank's attention computes, and its share of the context.
-    std::uint32_t attended_heads() const;
     double attended_share() const;
 
     ModelDims dims_;

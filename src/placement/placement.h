@@ -4,6 +4,7 @@
 // rank of it one slice of each. Everything else is split over all ranks.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -33,6 +34,14 @@ struct Placement {
     // Experts of a layer that a group holds.
     std::uint32_t held_experts(const TargetDims &dims) const {
         return (dims.n_experts + expert_replicas) / expert_groups;
+    }
+    // Whose queries a rank attends with.
+    std::uint32_t attended_heads(const TargetDims &dims) const {
+        return attention == AttentionSplit::context ? dims.n_heads : dims.n_heads / ranks;
+    }
+    // Of the drafter, that a rank has.
+    std::uint32_t kv_heads(const DrafterDims &dims) const {
+        return std::max(1U, dims.n_kv_heads / ranks);
     }
     // Equal parts that the tokens of a KV page are cut into, one for each rank; 1: all ranks hold
     // all. So the ranks are equally full and busy whatever the lengths of the sequences, and what

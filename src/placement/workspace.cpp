@@ -50,7 +50,7 @@ class Workspace {
         if (d_ == nullptr) return 0;
         const std::uint64_t r = p_.ranks;
         return taps() + 4 * t_.hidden + d_->head_dim + 2 * d_->n_heads / r * d_->head_dim +
-               2 * kv_heads() * d_->head_dim + 2 * d_->width / r + t_.vocab / r;
+               2 * p_.kv_heads(*d_) * d_->head_dim + 2 * d_->width / r + t_.vocab / r;
     }
     std::uint64_t taps() const { return d_ == nullptr ? 0 : std::uint64_t{d_->n_taps} * t_.hidden; }
     std::uint64_t widest_input() const { return std::max<std::uint64_t>(t_.hidden, taps()); }
@@ -105,10 +105,7 @@ class Workspace {
                (d_->window + kPageTokens) * draft_token_bytes(*d_, p_);
     }
 
-    std::uint64_t attended_heads() const {
-        return p_.attention == AttentionSplit::context ? t_.n_heads : t_.n_heads / p_.ranks;
-    }
-    std::uint64_t kv_heads() const { return std::max(1U, d_->n_kv_heads / p_.ranks); }
+    std::uint64_t attended_heads() const { return p_.attended_heads(t_); }
 
     const TargetDims &t_;
     const DrafterDims *d_;
@@ -127,7 +124,7 @@ std::uint64_t workspace_bytes(const ModelDims &dims, const Placement &placement,
 }
 
 std::uint64_t draft_token_bytes(const DrafterDims &dims, const Placement &placement) {
-    return std::uint64_t{2} * 2 * dims.head_dim * std::max(1U, dims.n_kv_heads / placement.ranks);
+    return std::uint64_t{2} * 2 * dims.head_dim * placement.kv_heads(dims);
 }
 
 }  // namespace kimi

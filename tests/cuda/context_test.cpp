@@ -58,9 +58,7 @@ struct Tree {
 // goes on.
 void check_tree(Sequence &sequence, std::uint32_t prefix) {
     CAPTURE(prefix);
-    std::vector<std::int32_t> prompt = test::some_tokens(prefix, 1);
-    for (std::int32_t &token : prompt) token %= 256;
-    sequence.run(Harness::Rows::prompt(prompt, 0));
+    sequence.run(Harness::Rows::prompt(test::tiny_tokens(prefix, 1), 0));
     const Tree tree(prefix);
     const auto n = static_cast<std::uint32_t>(tree.path.size());
     const auto got = sequence.run(tree.rows, n);
@@ -106,12 +104,6 @@ std::unique_ptr<Session> restored(const std::shared_ptr<Engine> &engine,
     return restore_session(engine, bytes, false);
 }
 
-std::vector<std::int32_t> prompt_of(std::size_t n) {
-    std::vector<std::int32_t> tokens = test::some_tokens(n, 3);
-    for (std::int32_t &token : tokens) token %= 256;
-    return tokens;
-}
-
 }  // namespace
 
 TEST_CASE(
@@ -139,7 +131,7 @@ TEST_CASE("cuda: with the context split, saved sessions are those of whole pages
             one(cat(test::cuda_ranks(1), ", ", test::kEager), 2, {}, kv_type);
         const auto engine = split.open();
         Session session(engine, test::plain_greedy(8));
-        session.append(prompt_of(90));
+        session.append(test::tiny_tokens(90, 3));
         test::finish_prompt(session);
         test::step(session);
         const std::vector<std::byte> bytes = test::save(session);
@@ -156,7 +148,7 @@ TEST_CASE("cuda: with the context split, truncated, shared and moved pages hold 
     cudart::start({.n_devices = 2, .n_sms = 4});
     const test::TinyCuda tiny(cat(test::context_ranks(2), ", ", test::kEager), 3);
     const auto engine = tiny.open();
-    const std::vector<std::int32_t> prompt = prompt_of(100);
+    const std::vector<std::int32_t> prompt = test::tiny_tokens(100, 3);
     Session first(engine, test::plain_greedy(6));
     first.append(prompt);
     const std::vector<std::int32_t> expected = test::finish(first);

@@ -4,11 +4,18 @@
 
 #include <functional>
 
+#include "engine/sessions.h"
 #include "model/tiny.h"
 #include "tests/cuda/engine.h"
 #include "tiny_model.h"
 
 namespace kimi::test {
+
+inline std::vector<std::int32_t> tiny_tokens(std::size_t n, std::uint32_t seed) {
+    std::vector<std::int32_t> tokens = some_tokens(n, seed);
+    for (std::int32_t &token : tokens) token %= 256;  // its vocabulary
+    return tokens;
+}
 
 class TinyCuda {
   public:

@@ -18,6 +18,10 @@ struct Said {
     bool operator==(const Said &) const = default;
 };
 
+std::vector<std::int32_t> prompt_of(std::size_t n, std::uint32_t session) {
+    return test::tiny_tokens(n + session, session + 1000 * static_cast<std::uint32_t>(n));
+}
+
 // Sessions that are stepped together, each with a prompt of its own.
 std::vector<Said> replies(const std::shared_ptr<Engine> &engine, std::size_t n_sessions,
                           std::size_t prompt, std::uint32_t draft_budget) {
@@ -28,10 +32,7 @@ std::vector<Said> replies(const std::shared_ptr<Engine> &engine, std::size_t n_s
     std::vector<Session *> batch;
     for (std::uint32_t i = 0; i < n_sessions; ++i) {
         sessions.push_back(std::make_unique<Session>(engine, options));
-        std::vector<std::int32_t> tokens =
-            test::some_tokens(prompt + i, i + 1000 * static_cast<std::uint32_t>(prompt));
-        for (std::int32_t &token : tokens) token %= 256;
-        sessions[i]->append(tokens);
+        sessions[i]->append(prompt_of(prompt, i));
         batch.push_back(sessions[i].get());
     }
     std::vector<Said> out(n_sessions);
@@ -91,9 +92,7 @@ void check_decoding(const std::string &ranks) {
         CAPTURE(i);
         SessionOptions options = test::plain_greedy(kReply);
         Session session(alone, options);
-        std::vector<std::int32_t> tokens = test::some_tokens(5 + i, i + 5000);
-        for (std::int32_t &token : tokens) token %= 256;
-        session.append(tokens);
+        session.append(prompt_of(5, i));
         CHECK(test::finish(session) == all[i].tokens);
     }
 }

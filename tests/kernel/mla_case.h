@@ -187,12 +187,13 @@ struct MlaCase {
         }
         return static_cast<int>(n);
     }
-    MlaGrid grid() const {
+    MlaGrid grid(KvShard shard = {}) const {
         std::size_t rows = 0;
         for (const auto &s : sequences) rows = std::max(rows, s.rows.size());
-        return mla_grid({static_cast<int>(rows), n_heads,
-                         static_cast<int>(sequences.size() + spare_sequences), longest()},
-                        splits, n_sms, fold);
+        return mla_grid(
+            {static_cast<int>(rows), n_heads, static_cast<int>(sequences.size() + spare_sequences),
+             static_cast<int>(shard.held(static_cast<unsigned>(longest())))},
+            splits, n_sms, fold);
     }
 
     // What the kernels read beside the KV.
@@ -239,32 +240,39 @@ struct MlaCase {
         Buffer<std::uint64_t> word;
     };
 
-    Result run() const {
-        const std::size_t rows = n_rows(), capacity = rows + spare_rows,
+    // What one rank finds in its KV, with all heads: `out_rows` rows of out and lse.
+    struct Found {
+        const Buffer<std::uint8_t> &kv;
+        MlaGrid grid;
+        std::size_t out_rows;
+        KvShard shard = {};
+        simt::Global<const std::uint8_t> fresh = {};
+        int group_heads = 0;
+    };
+    Result attend(const Tables &tables, const Found &in) const {
+        const std::size_t capacity = n_rows() + spare_rows,
                           heads = static_cast<std::size_t>(n_heads);
-        Buffer<std::uint8_t> kv("kv", n_pages * kMlaPageTokens * token_bytes());
-        for (const auto &s : sequences) write(kv, s);
-        const Tables tables(*this);
-        const MlaGrid g = grid();
-        const std::size_t parts = static_cast<std::size_t>(g.parts());
+        const std::size_t parts = static_cast<std::size_t>(in.grid.parts());
         Buffer<float> part_out("part_out", parts * capacity * heads * kMlaLatent);
         Buffer<float> part_lse("part_lse", parts * capacity * heads);
         Buffer<std::uint32_t> n_parts("n_parts", capacity);
-        Buffer<float> out("out", rows * heads * kMlaLatent), lse("lse", rows * heads);
+        Buffer<float> out("out", in.out_rows * heads * kMlaLatent), lse("lse", in.out_rows * heads);
         Result r;
         r.report = test::run(
             [&] {
                 mla_verify_paged({.q = tables.q.data(),
-                                  .kv = kv.data(),
+                                  .kv = in.kv.data(),
                                   .fp8 = fp8,
                                   .n_heads = n_heads,
                                   .scale = scale,
                                   .step = tables.step(),
-                                  .grid = g,
+                                  .grid = in.grid,
                                   .part_out = part_out.data(),
                                   .part_lse = part_lse.data(),
                                   .n_parts = n_parts.data(),
-                                  .row_capacity = static_cast<int>(capacity)},
+                                  .row_capacity = static_cast<int>(capacity),
+                                  .shard = in.shard,
+                                  .fresh = in.fresh},
                                  stream());
                 attention_merge({.part_out = part_out.data(),
                                  .part_lse = part_lse.data(),
@@ -276,13 +284,19 @@ struct MlaCase {
                                  .max_rows = static_cast<int>(capacity),
                                  .out = nullptr,
                                  .out_fp32 = out.data(),
-                                 .lse = lse.data()},
+                                 .lse = lse.data(),
+                                 .group_heads = in.group_heads},
                                 stream());
             },
             options);
         r.out = out.download();
         r.lse = lse.download();
         return r;
+    }
+    Result run() const {
+        Buffer<std::uint8_t> kv("kv", n_pages * kMlaPageTokens * token_bytes());
+        for (const auto &s : sequences) write(kv, s);
+        return attend(Tables(*this), {kv, grid(), n_rows()});
     }
 
     // Softmax over the visible slots in double.

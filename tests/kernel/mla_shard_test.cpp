@@ -39,56 +39,11 @@ struct ShardedCase : MlaCase {
     // What one rank finds: a piece for each rank of out [capacity, own heads, 512] and lse.
     Result run_rank(const Tables &tables, unsigned rank) const {
         const KvShard shard = shard_of(n_shards, rank);
-        const std::size_t queries = capacity() * static_cast<std::size_t>(n_heads);
         Buffer<std::uint8_t> kv("kv", n_pages * shard.tokens() * token_bytes()),
             fresh("fresh", kMlaPageTokens * token_bytes());
         write_shard(kv, fresh, shard);
-        std::size_t most_rows = 0;
-        for (const auto &s : sequences) most_rows = std::max(most_rows, s.rows.size());
-        const MlaGrid g = mla_grid({static_cast<int>(most_rows), n_heads,
-                                    static_cast<int>(sequences.size() + spare_sequences),
-                                    static_cast<int>(shard.held(static_cast<unsigned>(longest())))},
-                                   splits, n_sms, fold);
-        const auto parts = static_cast<std::size_t>(g.parts());
-        Buffer<float> part_out("part_out", parts * queries * kMlaLatent),
-            part_lse("part_lse", parts * queries);
-        Buffer<std::uint32_t> n_parts("n_parts", capacity());
-        Buffer<float> out("out", queries * kMlaLatent), lse("lse", queries);
-        Result r;
-        r.report = test::run(
-            [&] {
-                mla_verify_paged({.q = tables.q.data(),
-                                  .kv = kv.data(),
-                                  .fp8 = fp8,
-                                  .n_heads = n_heads,
-                                  .scale = scale,
-                                  .step = tables.step(),
-                                  .grid = g,
-                                  .part_out = part_out.data(),
-                                  .part_lse = part_lse.data(),
-                                  .n_parts = n_parts.data(),
-                                  .row_capacity = static_cast<int>(capacity()),
-                                  .shard = shard,
-                                  .fresh = fresh.data()},
-                                 stream());
-                attention_merge({.part_out = part_out.data(),
-                                 .part_lse = part_lse.data(),
-                                 .n_parts = n_parts.data(),
-                                 .n_rows = tables.n_rows.data(),
-                                 .n_heads = n_heads,
-                                 .dim = kMlaLatent,
-                                 .row_capacity = static_cast<int>(capacity()),
-                                 .max_rows = static_cast<int>(capacity()),
-                                 .out = nullptr,
-                                 .out_fp32 = out.data(),
-                                 .lse = lse.data(),
-                                 .group_heads = static_cast<int>(own_heads())},
-                                stream());
-            },
-            options);
-        r.out = out.download();
-        r.lse = lse.download();
-        return r;
+        return attend(tables, {kv, grid(shard), capacity(), shard, fresh.data(),
+                               static_cast<int>(own_heads())});
     }
 
     // The heads of one rank, from what all found.

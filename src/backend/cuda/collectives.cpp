@@ -17,6 +17,16 @@ constexpr std::uint32_t kTriedRows = 3;
 constexpr const char *kLookAt =
     " Look at the IOMMU and ACS settings of the host, Resizable BAR, and NCCL_P2P_LEVEL.";
 
+// n calls of NCCL as one.
+template <typename Call>
+void grouped(const char *what, std::size_t n, const Call &call) {
+    check(ncclGroupStart(), what);
+    ncclResult_t status = ncclSuccess;
+    for (std::size_t i = 0; i < n && status == ncclSuccess; ++i) status = call(i);
+    const ncclResult_t end = ncclGroupEnd();  // also after a failure: the thread's group stays open
+    check(status != ncclSuccess ? status : end, what);
+}
+
 }  // namespace
 
 Group::Group(std::uint32_t n_ranks, std::shared_ptr<Communicator> ranks, Log log)
@@ -124,30 +134,25 @@ void Collectives::add(const Sum &sum, Path path) {
 }
 
 void Collectives::gather(const float *from, std::uint32_t part, std::uint32_t n_rows, float *to) {
-    check(ncclGroupStart(), "gathering rows");
-    ncclResult_t status = ncclSuccess;
-    for (std::size_t r = 0; r < n_rows && status == ncclSuccess; ++r)
-        status = ncclAllGather(from + r * part, to + r * part * group_->n_ranks(), part, ncclFloat,
-                               group_->comm(rank_), stream_);
-    const ncclResult_t end = ncclGroupEnd();  // also after a failure: the thread's group stays open
-    check(status != ncclSuccess ? status : end, "gathering rows");
+    grouped("gathering rows", n_rows, [&](std::size_t r) {
+        return ncclAllGather(from + r * part, to + r * part * group_->n_ranks(), part, ncclFloat,
+                             group_->comm(rank_), stream_);
+    });
 }
 
 void Collectives::exchange(std::initializer_list<Pieces> all) {
-    check(ncclGroupStart(), "exchanging attention");
-    ncclResult_t status = ncclSuccess;
-    const auto enqueue = [&](auto call, auto *at, const Pieces &pieces, std::uint32_t rank) {
-        if (status == ncclSuccess)
-            status = call(at + rank * pieces.stride, pieces.size, ncclFloat, static_cast<int>(rank),
-                          group_->comm(rank_), stream_);
-    };
-    for (const Pieces &pieces : all)
-        for (std::uint32_t rank = 0; rank < group_->n_ranks(); ++rank) {
-            enqueue(ncclSend, pieces.from, pieces, rank);
-            enqueue(ncclRecv, pieces.to, pieces, rank);
-        }
-    const ncclResult_t end = ncclGroupEnd();  // also after a failure: the thread's group stays open
-    check(status != ncclSuccess ? status : end, "exchanging attention");
+    const std::size_t n_ranks = group_->n_ranks();
+    grouped("exchanging attention", all.size() * n_ranks, [&](std::size_t i) {
+        const Pieces &pieces = all.begin()[i / n_ranks];
+        const std::size_t rank = i % n_ranks, at = rank * pieces.stride;
+        const int peer = static_cast<int>(rank);
+        const ncclComm_t comm = group_->comm(rank_);
+        const ncclResult_t sent =
+            ncclSend(pieces.from + at, pieces.size, ncclFloat, peer, comm, stream_);
+        return sent != ncclSuccess
+                   ? sent
+                   : ncclRecv(pieces.to + at, pieces.size, ncclFloat, peer, comm, stream_);
+    });
 }
 
 // Not a blocking call of CUDA: that would never return where a rank does not come to NCCL.

@@ -310,9 +310,10 @@ class CudaDevice final : public Device, public WholeSteps {
         set_slices(plan);
         pass_ = slices_->used();
         slice_ = &target();
-        // A pass of several slices has no graph.
-        const PassShape shape = graphs_->begin(pass_.size() == 1 ? target().shape() : PassShape());
-        if (pass_.size() == 1) target().make_for(shape);
+        if (pass_.size() == 1)
+            target().make_for(graphs_->begin(target().shape()));
+        else
+            graphs_->begin({});  // there is none
         logits_->forget();
     }
     // The tables of the target's rows in a step.
@@ -349,11 +350,10 @@ class CudaDevice final : public Device, public WholeSteps {
         return logits_->whole(at(logits, Rows::picked), part, count(Rows::picked));
     }
     void find_top_k(Buffer logits, std::uint32_t part, std::uint32_t k) {
-        for (PassTables &slice : pass_) {
-            slice_ = &slice;
+        each_slice([&] {
             logits_->list(picked_logits(logits, part), count_at(Rows::picked), count(Rows::picked),
-                          k, slice.place().first_pick);
-        }
+                          k, slice_->place().first_pick);
+        });
     }
 
     // Outputs that the ranks share go through split_.

@@ -76,22 +76,18 @@ Graphs::Executable Graphs::end_capture() {
     const std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph> graph(captured);
     const std::size_t before = free_memory();
     cudaGraphExec_t executable = nullptr;
-    const cudaError_t status = cudaGraphInstantiate(&executable, captured, 0);
-    if (status == cudaErrorMemoryAllocation)
-        fail_of_memory(buckets_.memory_bytes - taken_, kGraphs);
-    check(status, "making a graph");
+    check_memory(cudaGraphInstantiate(&executable, captured, 0), "making a graph");
     Executable out(executable);
-    upload(out);
+    // It has its memory then, not only when it first runs.
+    check_memory(cudaGraphUpload(out.get(), stream_), "uploading a graph");
     count_memory(before - std::min(before, free_memory()));
     return out;
 }
 
-// It has its memory then, not only when it first runs.
-void Graphs::upload(const Executable &graph) const {
-    const cudaError_t status = cudaGraphUpload(graph.get(), stream_);
+void Graphs::check_memory(cudaError_t status, const char *what) const {
     if (status == cudaErrorMemoryAllocation)
         fail_of_memory(buckets_.memory_bytes - taken_, kGraphs);
-    check(status, "uploading a graph");
+    check(status, what);
 }
 
 void Graphs::count_memory(std::size_t bytes) {

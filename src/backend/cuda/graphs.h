@@ -59,7 +59,7 @@ class Graphs {
 
     bool round_up(PassShape &shape) const;
     Executable end_capture();
-    void upload(const Executable &graph) const;
+    void check_memory(cudaError_t status, const char *what) const;
     void count_memory(std::size_t bytes);
 
     GraphBuckets buckets_;
